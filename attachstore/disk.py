@@ -1,0 +1,322 @@
+"""Disk: the operating system's calls, one method each, and the few durable steps built on them.
+
+This is the seam where tests inject faults, record the order of calls and pull the plug; nothing
+else in the package calls `os` on stored data. A Disk is stateless and may be used from any
+thread. Its methods raise OSError; `storage_errors` turns that into the package's own errors at
+the edge of each medium.
+
+Rules, forced by experiment (docs/explanation/durability.md):
+
+ (1) Bytes are durable after `sync_file` on them AND `sync_directory` on the directory that holds
+     their name. Neither implies the other.
+ (2) A failed sync is never retried: the kernel has dropped the dirty pages and says OK the
+     second time. The file is thrown away and the whole write starts again.
+ (3) Only ENOENT and EEXIST are answers. Every other error is an error, never "absent".
+ (4) A write may be short, so `write_all` loops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import functools
+import os
+import stat
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from attachstore.errors import (
+    AttachstoreError,
+    ResourceExhaustedError,
+    StorageFullError,
+    StorageIOError,
+    StorageReadOnlyError,
+    StorageUnsupportedError,
+    UnavailableError,
+)
+
+BLOCK_BYTES = 1 << 20
+"""Unit of reading, writing and looking at cancel flags."""
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2  # Linux RENAME_EXCHANGE and macOS RENAME_SWAP have the same value
+_SYNC_FILE_RANGE_WRITE = 2
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_EXHAUSTED = {errno.EMFILE: "descriptors", errno.ENFILE: "descriptors", errno.ENOMEM: "memory"}
+UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+class Disk:
+    """The real disk. Offsets are explicit everywhere, so descriptors can be shared by threads."""
+
+    # -- opening ---------------------------------------------------------------------------
+
+    def open_temporary(self, directory: Path, mode: int) -> int:
+        """Open a new file without a name in `directory`. Raises OSError where there are none."""
+        flag = getattr(os, "O_TMPFILE", 0)
+        if not flag:
+            raise OSError(errno.EOPNOTSUPP, "no unnamed temporary files here", str(directory))
+        return os.open(directory, flag | os.O_RDWR | os.O_CLOEXEC, mode)
+
+    def create(self, path: Path, mode: int) -> int:
+        """Create `path` for reading and writing. Raises FileExistsError, also for a link."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(path, flags, mode)
+
+    def open_read(self, path: Path) -> int:
+        """Open stored data. Refuses a link (ELOOP); a FIFO does not block: check the status."""
+        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def open_write(self, path: Path) -> int:
+        """Open stored data for reading and writing; it must exist and be no link."""
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def open_lock(self, path: Path) -> int:
+        """Open or create a lock file."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(path, flags, 0o644)
+
+    def open_directory(self, path: Path) -> int:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def open_source(self, path: Path) -> int:
+        """Open a user's file; links are followed, nothing blocks, no terminal is taken over."""
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    # -- bytes -----------------------------------------------------------------------------
+
+    def read_into(self, descriptor: int, buffer: memoryview | bytearray, offset_bytes: int) -> int:
+        """Fill the front of `buffer` from `offset_bytes`; 0 at the end. May be short."""
+        return os.preadv(descriptor, [buffer], offset_bytes)
+
+    def write(self, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> int:
+        """One write call; returns how many bytes went in. Use `write_all`."""
+        return os.pwrite(descriptor, data, offset_bytes)
+
+    def truncate(self, descriptor: int, size_bytes: int) -> None:
+        os.ftruncate(descriptor, size_bytes)
+
+    def start_writeout(self, descriptor: int, offset_bytes: int, size_bytes: int) -> None:
+        """Let write-back begin; promises nothing.
+
+        WRITE only: with the WAIT flags an I/O error would be reported here and then be missing
+        from the fsync that decides.
+        """
+        call = _libc_function("sync_file_range", ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+        if call is not None:
+            call(descriptor, offset_bytes, size_bytes, _SYNC_FILE_RANGE_WRITE)
+
+    def drop_cache(self, descriptor: int) -> None:
+        """Forget cached clean pages, so that the next read comes from the medium."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    # -- durability ------------------------------------------------------------------------
+
+    def sync_file(self, descriptor: int) -> None:
+        """Bytes and size survive power loss once this returns."""
+        _full_sync(descriptor, os.fsync)
+
+    def sync_data(self, descriptor: int) -> None:
+        """As `sync_file`, without times and modes: for appends."""
+        _full_sync(descriptor, getattr(os, "fdatasync", os.fsync))
+
+    def sync_directory(self, path: Path) -> None:
+        """Names in `path` survive power loss once this returns."""
+        descriptor = self.open_directory(path)
+        try:
+            _full_sync(descriptor, os.fsync)
+        finally:
+            os.close(descriptor)
+
+    # -- names -----------------------------------------------------------------------------
+
+    def link_open_file(self, descriptor: int, path: Path) -> None:
+        """Give an unnamed file its name. Raises FileExistsError rather than replace."""
+        # Without src_dir_fd Python calls link(), which does not follow /proc/self/fd and fails
+        # with EXDEV; any value makes it linkat().
+        source = f"/proc/self/fd/{descriptor}"
+        os.link(source, path, src_dir_fd=descriptor, follow_symlinks=True)
+
+    def link(self, path: Path, new_path: Path) -> None:
+        """Give a file a second name. Raises FileExistsError rather than replace."""
+        os.link(path, new_path, follow_symlinks=False)
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        """Atomically; what was at `new_path` is gone."""
+        os.rename(path, new_path)  # noqa: PTH104 - the seam is the one place that calls os
+
+    def exchange(self, path: Path, other_path: Path) -> None:
+        """Swap two names atomically. Raises OSError (UNSUPPORTED) where it is not possible."""
+        source, target = os.fsencode(path), os.fsencode(other_path)
+        if sys.platform == "darwin":
+            call = _libc_function("renamex_np", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint)
+            arguments: tuple[Any, ...] = (source, target, _RENAME_EXCHANGE)
+        else:
+            kinds = (ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+            call = _libc_function("renameat2", *kinds)
+            arguments = (_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_EXCHANGE)
+        if call is None:
+            raise OSError(errno.ENOSYS, "names cannot be exchanged here", str(path))
+        if call(*arguments) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path), None, str(other_path))
+
+    def unlink(self, path: Path) -> None:
+        """Raises FileNotFoundError."""
+        os.unlink(path)  # noqa: PTH108 - the seam is the one place that calls os
+
+    def make_directory(self, path: Path) -> None:
+        """Raises FileExistsError. The mode is 0777 less the umask, less group and world write."""
+        os.mkdir(path, 0o755)  # noqa: PTH102 - the seam is the one place that calls os
+
+    def remove_directory(self, path: Path) -> None:
+        os.rmdir(path)  # noqa: PTH106 - the seam is the one place that calls os
+
+    # -- asking ----------------------------------------------------------------------------
+
+    def status(self, path: Path) -> os.stat_result:
+        """Of the name itself: a link is a link. Raises FileNotFoundError."""
+        return os.stat(path, follow_symlinks=False)  # noqa: PTH116
+
+    def status_followed(self, path: Path) -> os.stat_result:
+        """Of what a user's path leads to."""
+        return os.stat(path)  # noqa: PTH116 - Path.stat is the same call, this is the seam
+
+    def status_open(self, descriptor: int) -> os.stat_result:
+        return os.fstat(descriptor)
+
+    def names(self, path: Path) -> list[str]:
+        """The names in a directory, in ascending order of their bytes."""
+        return sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208
+
+    def lock(self, descriptor: int, *, exclusive: bool, wait: bool) -> None:
+        """flock. Raises BlockingIOError if it is held and `wait` is false."""
+        operation = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
+        fcntl.flock(descriptor, operation | (0 if wait else fcntl.LOCK_NB))
+
+
+class WeakDisk(Disk):
+    """A disk whose file system may refuse to sync: `weak_durability=True`. Promises less."""
+
+    def sync_file(self, descriptor: int) -> None:
+        _ignoring_unsupported(super().sync_file, descriptor)
+
+    def sync_data(self, descriptor: int) -> None:
+        _ignoring_unsupported(super().sync_data, descriptor)
+
+    def sync_directory(self, path: Path) -> None:
+        _ignoring_unsupported(super().sync_directory, path)
+
+
+def _ignoring_unsupported(sync: Callable[[Any], None], target: int | Path) -> None:
+    try:
+        sync(target)
+    except OSError as error:
+        if error.errno not in UNSUPPORTED:
+            raise
+
+
+def _full_sync(descriptor: int, sync: Callable[[int], None]) -> None:
+    """fsync on macOS stops at the drive's cache; F_FULLFSYNC goes through it."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is None:
+        sync(descriptor)
+    else:
+        fcntl.fcntl(descriptor, full)
+
+
+@functools.cache
+def _libc_function(name: str, *last_kinds: Any) -> Callable[..., int] | None:
+    """A libc call that Python does not wrap, or None where this libc has none."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
+    if function is not None:
+        function.argtypes = [*([ctypes.c_int] if name != "renamex_np" else []), *last_kinds]
+    return function
+
+
+# -- steps built on the calls ------------------------------------------------------------------
+
+
+def write_all(disk: Disk, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> None:
+    """Write all of `data`, however short the single writes are."""
+    view = memoryview(data)
+    while view:
+        written = disk.write(descriptor, view[:BLOCK_BYTES], offset_bytes)
+        if written == 0:
+            raise OSError(errno.EIO, "a write of 0 bytes")
+        offset_bytes += written
+        view = view[written:]
+
+
+def read_all(disk: Disk, descriptor: int, size_bytes: int, offset_bytes: int = 0) -> bytes:
+    """Read up to `size_bytes` from `offset_bytes`; less only at the end of the file."""
+    buffer = bytearray(size_bytes)
+    view = memoryview(buffer)
+    filled = 0
+    while filled < size_bytes:
+        got = disk.read_into(descriptor, view[filled : filled + BLOCK_BYTES], offset_bytes + filled)
+        if got == 0:
+            break
+        filled += got
+    view.release()
+    del buffer[filled:]
+    return bytes(buffer)
+
+
+def is_regular(status: os.stat_result) -> bool:
+    """Whether a status is that of a plain file."""
+    return stat.S_ISREG(status.st_mode)
+
+
+def ensure_directory(disk: Disk, path: Path) -> None:
+    """Make `path` unless it is there. Its parent is not synced: the caller does that."""
+    with contextlib.suppress(FileExistsError):
+        disk.make_directory(path)
+
+
+def remove_quietly(disk: Disk, path: Path) -> None:
+    """Clean-up on the way out of an error that matters more."""
+    with contextlib.suppress(OSError):
+        disk.unlink(path)
+
+
+@contextlib.contextmanager
+def storage_errors(where: Path | str) -> Generator[None]:
+    """Turn OSError and MemoryError from a medium into the package's own errors.
+
+    FileNotFoundError and FileExistsError are answers and pass through: whoever asks handles
+    them inside the block.
+    """
+    try:
+        yield
+    except AttachstoreError:
+        raise
+    except (OSError, MemoryError) as error:
+        raise unavailable(error, where) from error
+
+
+def unavailable(error: OSError | MemoryError, where: Path | str) -> UnavailableError:
+    """The error that tells a caller what an operating system's error means for them."""
+    place = ascii(str(where))[1:-1]
+    if isinstance(error, MemoryError):
+        return ResourceExhaustedError(where=place, resource="memory", reason="allocation failed")
+    number = error.errno or 0
+    reason = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
+    if number in _EXHAUSTED:
+        return ResourceExhaustedError(where=place, resource=_EXHAUSTED[number], reason=reason)
+    if number in _FULL:
+        return StorageFullError(where=place, reason=reason)
+    if number in _READ_ONLY:
+        return StorageReadOnlyError(where=place, reason=reason)
+    if number in UNSUPPORTED or number == errno.EXDEV:
+        return StorageUnsupportedError(where=place, reason=reason)
+    return StorageIOError(where=place, reason=reason)

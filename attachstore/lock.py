@@ -1,0 +1,121 @@
+"""FileLock: one holder at a time, decided by the kernel.
+
+`flock` on a file. The kernel drops the lock when the process dies, however it dies: there is no
+stale lock to clean up. The text in the file (pid, host, since) is for messages only and decides
+nothing. Local file systems only; over NFS the PostgreSQL medium does its own locking.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import weakref
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from attachstore.disk import Disk, read_all, write_all
+
+_HOLDER_BYTES_MAX = 512
+
+_held: weakref.WeakSet[FileLock] = weakref.WeakSet()
+_held_guard = threading.Lock()
+
+
+class FileLock:
+    """An exclusive lock that this process holds until `release`.
+
+    In a forked child it is dead: the child's descriptor is closed there, never unlocked, since
+    an unlock would free the parent's lock too (both share one open file description).
+    """
+
+    def __init__(self, disk: Disk, path: Path, descriptor: int) -> None:
+        self._disk = disk
+        self._descriptor: int | None = descriptor
+        self.path = path
+        with _held_guard:
+            _held.add(self)
+
+    def release(self) -> None:
+        """Let the next one in. Safe to repeat."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with _held_guard:
+                _held.discard(self)
+            self._disk.close(descriptor)
+
+    def close_in_child(self) -> None:
+        """Drop a forked child's copy of the descriptor without touching the lock."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+
+def acquire(disk: Disk, path: Path) -> FileLock | None:
+    """Take the lock at `path` at once, or return None if another holds it. Raises OSError."""
+    while True:
+        descriptor = disk.open_lock(path)
+        try:
+            disk.lock(descriptor, exclusive=True, wait=False)
+            if _is_still(disk, descriptor, path):
+                _write_holder(disk, descriptor)
+                return FileLock(disk, path, descriptor)
+        except BlockingIOError:
+            disk.close(descriptor)
+            return None
+        except BaseException:
+            disk.close(descriptor)
+            raise
+        disk.close(descriptor)  # the file was removed while we waited: lock the one that is there
+
+
+def holder(disk: Disk, path: Path) -> str:
+    """Who holds the lock, for a message: "process 4711 on host, since ..."."""
+    try:
+        descriptor = disk.open_read(path)
+    except OSError:
+        return "another process"
+    try:
+        known: dict[str, Any] = json.loads(read_all(disk, descriptor, _HOLDER_BYTES_MAX))
+        return f"process {known['pid']} on {known['host']}, since {known['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+    finally:
+        disk.close(descriptor)
+
+
+def _is_still(disk: Disk, descriptor: int, path: Path) -> bool:
+    """Whether `path` still names the file we locked: whoever deletes a session removes it."""
+    ours = disk.status_open(descriptor)
+    try:
+        theirs = disk.status(path)
+    except FileNotFoundError:
+        return False
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
+
+
+def _write_holder(disk: Disk, descriptor: int) -> None:
+    text = json.dumps(
+        {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+    )
+    with contextlib.suppress(OSError):  # a full disk must not stop a writer that only cuts a tail
+        disk.truncate(descriptor, 0)
+        write_all(disk, descriptor, text.encode(), 0)
+
+
+def _close_all_in_child() -> None:
+    # Another thread of the parent may have held the guard at the fork; the child is alone.
+    for lock in list(_held):
+        lock.close_in_child()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_close_all_in_child)
