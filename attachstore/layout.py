@@ -1,0 +1,222 @@
+"""attachstore.json: what makes a directory a store, and the kind of file system it lies on.
+
+The file is made last, by temporary file and link, so a directory with it is a complete store,
+and of two processes that create one at the same time the loser takes the winner's. A directory
+that holds anything else and lacks it is somebody's documents: refused, never grown into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from attachstore.disk import (
+    Disk,
+    ensure_directory,
+    is_regular,
+    read_all,
+    remove_quietly,
+    storage_errors,
+    write_all,
+)
+from attachstore.errors import StoreForeignError, StoreLayoutError, StoreVersionError
+
+FORMAT = 1
+MARKER = "attachstore.json"
+_MARKER_BYTES_MAX = 64 << 10
+_OWN_NAMES = frozenset({"objects", "staging", "quarantine", "sessions", "locks"})
+_HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The contents of attachstore.json."""
+
+    id: str
+    created_at: str
+    sessions: str
+    """The medium of the session logs."""
+
+
+def read_marker(disk: Disk, root: Path) -> Marker | None:
+    """What the store at `root` says of itself; None if there is no store.
+
+    Raises:
+        StoreForeignError: the file is another application's.
+        StoreVersionError: a newer attachstore wrote it.
+        StoreLayoutError: it is damaged.
+    """
+    path = root / MARKER
+    with storage_errors(path):
+        try:
+            descriptor = disk.open_read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            if not is_regular(disk.status_open(descriptor)):
+                raise StoreLayoutError(where=str(path), reason="it is not a regular file")
+            text = read_all(disk, descriptor, _MARKER_BYTES_MAX)
+        finally:
+            disk.close(descriptor)
+    return _parse(path, text)
+
+
+def _parse(path: Path, text: bytes) -> Marker:
+    try:
+        value: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise StoreLayoutError(where=str(path), reason="it is not JSON") from None
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if fields.get("application") != "attachstore":
+        raise StoreForeignError(where=str(path), reason="its attachstore.json is not ours")
+    if fields.get("format") != FORMAT:
+        raise StoreVersionError(
+            where=str(path), found=str(fields.get("format"))[:40], supported=FORMAT
+        )
+    texts = [fields.get(key) for key in ("id", "created_at", "sessions")]
+    if not all(isinstance(text, str) for text in texts):
+        raise StoreLayoutError(where=str(path), reason="id, created_at or sessions is absent")
+    return Marker(*cast("list[str]", texts))
+
+
+def refuse_foreign(disk: Disk, root: Path) -> None:
+    """Raise StoreForeignError if `root` holds anything that a killed creation did not leave."""
+    with storage_errors(root):
+        for path in _leftovers(disk, root):
+            raise StoreForeignError(
+                where=str(root), reason=f"it has no {MARKER}, but holds {path!a}"
+            )
+
+
+def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
+    """Names that make `root` somebody else's directory; stops being lazy at the first."""
+    try:
+        names = disk.names(root)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        yield root.name
+        return
+    for name in names:
+        if name not in _OWN_NAMES | _HARMLESS:
+            yield name
+    for name in _OWN_NAMES.intersection(names):
+        for directory, _, files in os.walk(root / name, onerror=_raise):
+            # Creation makes directories, and the marker's temporary file in staging/.
+            yield from (
+                str(Path(directory, file).relative_to(root))
+                for file in files
+                if not (name == "staging" and file.startswith("marker-"))
+            )
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def make_root(disk: Disk, root: Path) -> None:
+    """Make `root` and the parents it lacks, each name synced."""
+    with storage_errors(root):
+        missing = [root]
+        while not _is_there(disk, missing[-1].parent):
+            missing.append(missing[-1].parent)
+        for path in reversed(missing):
+            ensure_directory(disk, path)
+            disk.sync_directory(path.parent)
+
+
+def _is_there(disk: Disk, path: Path) -> bool:
+    try:
+        disk.status_followed(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def write_marker(disk: Disk, root: Path, *, sessions: str) -> Marker:
+    """Turn a complete layout into a store; returns the winner's marker if another was first."""
+    fields = {
+        "application": "attachstore",
+        "format": FORMAT,
+        "id": str(uuid.uuid4()),
+        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "sessions": sessions,
+    }
+    path, temporary = root / MARKER, root / "staging" / f"marker-{uuid.uuid4().hex}"
+    with storage_errors(path):
+        descriptor = disk.create(temporary, 0o644)
+        try:
+            try:
+                write_all(disk, descriptor, json.dumps(fields).encode() + b"\n", 0)
+                disk.sync_file(descriptor)
+            finally:
+                disk.close(descriptor)
+            with contextlib.suppress(FileExistsError):
+                disk.link(temporary, path)
+        finally:
+            remove_quietly(disk, temporary)
+        disk.sync_directory(root)
+    marker = read_marker(disk, root)
+    if marker is None:
+        raise StoreLayoutError(where=str(path), reason="it vanished while the store was made")
+    return marker
+
+
+@dataclass(frozen=True, slots=True)
+class FileSystem:
+    """What a path lies on. `promise` says how far durability can be trusted there."""
+
+    kind: str
+    """The kernel's name: ext4, xfs, btrfs, tmpfs, nfs4, ..."""
+    promise: str
+    """journaled | journal-less | network | memory | unknown"""
+
+
+def file_system_of(root: Path) -> FileSystem:
+    """The class of file system under `root`, from /proc; unknown where that cannot be told."""
+    try:
+        device = os.stat(root).st_dev  # noqa: PTH116 - the mount table, not stored data
+        table = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return FileSystem("unknown", "unknown")
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    by_place: tuple[int, str, str] = (-1, "unknown", "")
+    for line in table.splitlines():
+        # Fields and the " - " separator: proc(5), "/proc/pid/mountinfo".
+        front, _, back = line.partition(" - ")
+        number, place = front.split(" ")[2], front.split(" ")[4]
+        kind, source, *_ = back.split(" ")
+        if number == wanted:
+            return FileSystem(kind, _promise(kind, Path(source).name))
+        # btrfs gives each subvolume a device number of its own, which no mount line shows.
+        if len(place) > by_place[0] and root.is_relative_to(place):
+            by_place = (len(place), kind, source)
+    return FileSystem(by_place[1], _promise(by_place[1], Path(by_place[2]).name))
+
+
+_PROMISES = {
+    **dict.fromkeys(("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs"), "network"),
+    **dict.fromkeys(("tmpfs", "ramfs"), "memory"),
+    **dict.fromkeys(("xfs", "btrfs", "ext3", "zfs", "f2fs", "jfs", "bcachefs"), "journaled"),
+}
+
+
+def _promise(kind: str, device: str) -> str:
+    if kind != "ext4":
+        return _PROMISES.get(kind, "unknown")
+    try:
+        known = device in os.listdir("/proc/fs/ext4")  # noqa: PTH208 - names only
+        journals = os.listdir("/proc/fs/jbd2")  # noqa: PTH208 - names only
+    except OSError:
+        return "unknown"
+    if not known:  # mounted as /dev/root or by a name that /proc does not use
+        return "unknown"
+    has_journal = any(name.rpartition("-")[0] == device for name in journals)
+    return "journaled" if has_journal else "journal-less"
