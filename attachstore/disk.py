@@ -27,7 +27,7 @@ import stat
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from attachstore.errors import (
     AttachstoreError,
@@ -215,6 +215,17 @@ class WeakDisk(Disk):
 
     def sync_directory(self, path: Path) -> None:
         _ignoring_unsupported(super().sync_directory, path)
+
+
+class ReadOnlyDisk(Disk):
+    """A disk that changes nothing, for stores opened read-only: each changing call is EROFS."""
+
+    def _refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        raise OSError(errno.EROFS, "opened read-only")
+
+    open_temporary = create = open_write = open_lock = _refuse
+    write = truncate = link_open_file = link = rename = exchange = _refuse
+    unlink = make_directory = remove_directory = _refuse
 
 
 def _ignoring_unsupported(sync: Callable[[Any], None], target: int | Path) -> None:
