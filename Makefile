@@ -1,0 +1,73 @@
+# Two commands for a newcomer: `make demo` and `make test`. `make help` lists the rest.
+# Everything is made inside the checkout, in .venv; only Debian packages go elsewhere, and those
+# are installed only where that is allowed (.ci/debian).
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+FILES ?=
+WORKERS ?= 2
+
+bin := .venv/bin
+pip := $(bin)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: demo
+demo: .venv/runtime ## the whole line on sample files; FILES="a b" adds your own
+	@$(bin)/attachstore demo $(FILES)
+
+.PHONY: test
+test: .venv/development chromium ## every check that CI makes
+	@$(bin)/ruff check --quiet
+	@$(bin)/ruff format --check --quiet
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(bin)/pyright
+	@$(bin)/pytest --numprocesses $(WORKERS)
+
+.PHONY: bench
+bench: .venv/development ## ratios to the floor, measured on this disk
+	@$(bin)/python -m benchmarks
+
+.PHONY: docs
+docs: .venv/development ## the documentation as web pages, in site/
+	@$(bin)/mkdocs build --quiet --strict --config-file .mkdocs.yml
+	@echo "site/index.html"
+
+.PHONY: format
+format: .venv/development ## write the code the way `make test` wants it
+	@$(bin)/ruff check --fix --quiet
+	@$(bin)/ruff format --quiet
+
+# pip-compile reads .pip-tools.toml. The development lock holds the runtime lock's versions.
+.PHONY: lock
+lock: .venv/development ## choose and pin the newest versions that pyproject.toml allows
+	@$(bin)/pip-compile --upgrade --output-file requirements.lock pyproject.toml
+	@$(bin)/pip-compile --upgrade --extra dev --constraint requirements.lock \
+		--output-file requirements-dev.lock pyproject.toml
+
+.PHONY: setup
+setup: .venv/development ## only make .venv, with everything for development
+
+# Stamps: set-up runs again only when what it was made from has changed.
+
+.venv/runtime: requirements.lock pyproject.toml .ci/python
+	@.ci/python
+	@echo "Installing attachstore into .venv"
+	@$(pip) install --require-hashes --no-deps --requirement requirements.lock
+	@$(pip) install --no-deps --no-build-isolation --editable .
+	@$(bin)/python -c 'import magic' 2>/dev/null || .ci/debian libmagic1
+	@touch $@
+
+.venv/development: .venv/runtime requirements-dev.lock
+	@echo "Installing the development tools into .venv"
+	@$(pip) install --require-hashes --no-deps --requirement requirements-dev.lock
+	@touch $@
+
+# Without chromium the browser tests are skipped, and say so; CI must not skip them.
+.PHONY: chromium
+chromium:
+	@command -v chromium >/dev/null || .ci/debian chromium fonts-dejavu-core || [[ -z "$${CI:-}" ]]
