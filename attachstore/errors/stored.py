@@ -9,10 +9,21 @@ class ObjectMissingError(NotFoundError):
     """No object lies under the digest."""
 
     code = "object-missing"
-    what = "there is no object {digest}"
+    what = "there is no object {digest}{described}"
     mend = "{hint}"
     digest: str
     hint: str = "Attach the same file again, or restore the object from a copy of the store."
+    size: int | None = None
+    """In bytes; this and the next two as the reference has them, where there is one."""
+    media_type: str | None = None
+    name: str | None = None
+
+    @property
+    def described(self) -> str:
+        known = [self.media_type, None if self.size is None else f"{self.size} bytes"]
+        known.append(None if self.name is None else ascii(self.name))
+        found = [text for text in known if text is not None]
+        return f" ({', '.join(found)})" if found else ""
 
 
 class SessionMissingError(NotFoundError):

@@ -1,0 +1,114 @@
+"""Reading stored bytes with their hash: what every verified operation is made of.
+
+Memory is bounded by one block, except for `load`, whose caller decides that all of the bytes
+may be held at once.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from attachstore.digest import Digest, Hasher
+from attachstore.disk import BLOCK_BYTES, storage_errors
+from attachstore.objects.backend import StoredObject
+from attachstore.threads import CancelFlag
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What bytes are, whatever they are called."""
+
+    digest: Digest
+    size_bytes: int
+
+
+def fingerprint(
+    stored: StoredObject,
+    cancel: CancelFlag | None = None,
+    each_block: Callable[[memoryview], object] | None = None,
+) -> Fingerprint:
+    """Hash `stored` to its end, handing each block of 1 MiB (the last may be shorter) on.
+
+    The end is where reading ends, not where a status says it is. `each_block` must copy what it
+    wants to keep: the buffer is used again.
+    """
+    hasher = Hasher()
+    buffer = memoryview(bytearray(min(BLOCK_BYTES, max(stored.size, 1))))
+    offset_bytes = 0
+    while True:
+        filled = read_block(stored, buffer, offset_bytes, cancel)
+        if filled == 0:
+            return Fingerprint(hasher.digest(), offset_bytes)
+        hasher.update(buffer[:filled])
+        if each_block is not None:
+            each_block(buffer[:filled])
+        offset_bytes += filled
+
+
+def load(
+    stored: StoredObject, cancel: CancelFlag | None = None
+) -> tuple[Fingerprint, bytes | None]:
+    """All the bytes and their fingerprint; the bytes are those that were hashed.
+
+    None if the object has grown since it was opened: nobody may trust its size then.
+    """
+    with storage_errors(stored.location):
+        data = bytearray(stored.size)
+    view = memoryview(data)
+    hasher = Hasher()
+    offset_bytes = 0
+    while offset_bytes < len(data):
+        block = view[offset_bytes : offset_bytes + BLOCK_BYTES]
+        filled = read_block(stored, block, offset_bytes, cancel)
+        if filled == 0:
+            break
+        hasher.update(block[:filled])
+        offset_bytes += filled
+    if offset_bytes == len(data) and stored.read_into(memoryview(bytearray(1)), offset_bytes):
+        return fingerprint(stored, cancel), None
+    return Fingerprint(hasher.digest(), offset_bytes), bytes(view[:offset_bytes])
+
+
+def read_block(
+    stored: StoredObject, buffer: memoryview, offset_bytes: int, cancel: CancelFlag | None = None
+) -> int:
+    """Fill `buffer` from `offset_bytes`; less only at the end of the object."""
+    if cancel is not None:
+        cancel.check()
+    filled = 0
+    while filled < len(buffer):
+        got = stored.read_into(buffer[filled:], offset_bytes + filled)
+        if got == 0:
+            break
+        filled += got
+    return filled
+
+
+class ObjectReader(io.RawIOBase):
+    """A stored object as a seekable file, for the probe. Closing it leaves the object open."""
+
+    def __init__(self, stored: StoredObject) -> None:
+        self._stored = stored
+        self._offset_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._offset_bytes
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset_bytes, io.SEEK_END: self._stored.size}
+        self._offset_bytes = max(0, start[whence] + offset)
+        return self._offset_bytes
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type] - typeshed: no buffer type in 3.11
+        filled = self._stored.read_into(view, self._offset_bytes)
+        self._offset_bytes += filled
+        return filled
