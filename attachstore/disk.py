@@ -288,6 +288,16 @@ def is_regular(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode)
 
 
+def leads_to(disk: Disk, path: Path, descriptor: int) -> bool:
+    """Whether `path` still names the open file: somebody may have removed or replaced it."""
+    ours = disk.status_open(descriptor)
+    try:
+        theirs = disk.status(path)
+    except FileNotFoundError:
+        return False
+    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
+
+
 def ensure_directory(disk: Disk, path: Path) -> None:
     """Make `path` unless it is there. Its parent is not synced: the caller does that."""
     with contextlib.suppress(FileExistsError):

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attachstore.disk import Disk, read_all, write_all
+from attachstore.disk import Disk, leads_to, read_all, write_all
 
 _HOLDER_BYTES_MAX = 512
 
@@ -61,7 +61,7 @@ def acquire(disk: Disk, path: Path) -> FileLock | None:
         descriptor = disk.open_lock(path)
         try:
             disk.lock(descriptor, exclusive=True, wait=False)
-            if _is_still(disk, descriptor, path):
+            if leads_to(disk, path, descriptor):  # whoever deletes a session removes it
                 _write_holder(disk, descriptor)
                 return FileLock(disk, path, descriptor)
         except BlockingIOError:
@@ -86,16 +86,6 @@ def holder(disk: Disk, path: Path) -> str:
         return "another process"
     finally:
         disk.close(descriptor)
-
-
-def _is_still(disk: Disk, descriptor: int, path: Path) -> bool:
-    """Whether `path` still names the file we locked: whoever deletes a session removes it."""
-    ours = disk.status_open(descriptor)
-    try:
-        theirs = disk.status(path)
-    except FileNotFoundError:
-        return False
-    return (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino)
 
 
 def _write_holder(disk: Disk, descriptor: int) -> None:

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, TypeAlias
 
 from attachstore.admission.probe import differences, probe
 from attachstore.digest import Digest
@@ -26,7 +27,8 @@ from attachstore.errors import (
     ObjectMissingError,
 )
 from attachstore.objects.backend import ObjectBackend, StoredObject
-from attachstore.objects.verification import Fingerprint, ObjectReader, fingerprint, load
+from attachstore.objects.offset_reader import OffsetReader
+from attachstore.objects.verification import Fingerprint, fingerprint, load
 from attachstore.reference import Reference
 from attachstore.threads import CancelFlag
 
@@ -71,7 +73,8 @@ def held(wanted: Wanted, stored: StoredObject, cancel: CancelFlag | None) -> Rea
 
 
 def file_of(stored: StoredObject) -> BinaryIO:
-    return cast("BinaryIO", ObjectReader(stored))
+    """The object as a seekable file; closing it leaves the object open."""
+    return io.BufferedReader(OffsetReader(stored.read_into, stored.size))
 
 
 def differences_from(

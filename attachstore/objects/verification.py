@@ -6,7 +6,6 @@ may be held at once.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -84,31 +83,3 @@ def read_block(
             break
         filled += got
     return filled
-
-
-class ObjectReader(io.RawIOBase):
-    """A stored object as a seekable file, for the probe. Closing it leaves the object open."""
-
-    def __init__(self, stored: StoredObject) -> None:
-        self._stored = stored
-        self._offset_bytes = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._offset_bytes
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset_bytes, io.SEEK_END: self._stored.size}
-        self._offset_bytes = max(0, start[whence] + offset)
-        return self._offset_bytes
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type] - typeshed: no buffer type in 3.11
-        filled = self._stored.read_into(view, self._offset_bytes)
-        self._offset_bytes += filled
-        return filled

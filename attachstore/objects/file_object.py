@@ -1,0 +1,152 @@
+"""FileObject: one object's file, open for reading.
+
+A stale handle (NFS: another client renamed over the file) is an invitation to open the name
+again, once; whoever reads verifies the bytes in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TypeVar
+
+from attachstore.disk import Disk, is_regular, leads_to, storage_errors
+from attachstore.errors import StoreLayoutError
+from attachstore.objects.backend import StoredObject
+
+T = TypeVar("T")
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+_IRREGULAR = {
+    errno.ELOOP: "it is a symbolic link",  # what O_NOFOLLOW says
+    errno.ENXIO: "it is a socket or a device",
+    errno.ENOTDIR: "one of its directories is not a directory",
+}
+
+
+class FileObject(StoredObject):
+    """Made by `open_object`."""
+
+    def __init__(self, disk: Disk, path: Path, descriptor: int, size_bytes: int) -> None:
+        self._disk = disk
+        self._path = path
+        self._descriptor: int | None = descriptor
+        self._size_bytes = size_bytes
+        self._reopened = False
+
+    @property
+    def location(self) -> str:
+        return place(self._path)
+
+    @property
+    def size(self) -> int:
+        return self._size_bytes
+
+    def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
+        with storage_errors(self._path):
+            try:
+                return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+            except OSError as error:
+                if error.errno != errno.ESTALE or self._reopened:
+                    raise
+            self._reopen()
+            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+
+    def sync(self) -> None:
+        """Raises OSError. After a failure the cached pages are dropped: they may be a lie."""
+        descriptor = self._open_descriptor()
+        try:
+            self._disk.sync_file(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._disk.drop_cache(descriptor)
+            raise
+
+    def is_still_named(self) -> bool:
+        """Whether the object's name leads to this very file. Raises OSError."""
+        return leads_to(self._disk, self._path, self._open_descriptor())
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            with storage_errors(self._path):
+                self._disk.close(descriptor)
+
+    def _reopen(self) -> None:
+        self._reopened = True
+        fresh = self._disk.open_read(self._path)
+        stale, self._descriptor = self._open_descriptor(), fresh
+        self._disk.close(stale)
+
+    def _open_descriptor(self) -> int:
+        if self._descriptor is None:
+            message = "the object is closed"
+            raise ValueError(message)
+        return self._descriptor
+
+
+def open_object(disk: Disk, path: Path, *, fresh: bool = False) -> FileObject:
+    """Open the file at `path`; `fresh` drops its cached pages first.
+
+    Raises FileNotFoundError and other OSErrors, and StoreLayoutError for what is no file: at
+    once, nothing here can block.
+    """
+    with layout_errors(path):
+        descriptor = retry_stale(lambda: disk.open_read(path))
+        try:
+            status = disk.status_open(descriptor)
+            check_regular(status, path)
+            if fresh:
+                disk.drop_cache(descriptor)
+            return FileObject(disk, path, descriptor, status.st_size)
+        except BaseException:
+            disk.close(descriptor)
+            raise
+
+
+def retry_stale(ask: Callable[[], T]) -> T:
+    """Ask once more after ESTALE: the second look-up by name finds the new file."""
+    try:
+        return ask()
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+    return ask()
+
+
+def check_regular(status: os.stat_result, path: Path) -> None:
+    """Raises StoreLayoutError for anything but a plain file."""
+    if not is_regular(status):
+        raise StoreLayoutError(where=place(path), reason=f"it is {kind_of(status)}, not a file")
+
+
+def kind_of(status: os.stat_result) -> str:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
+
+
+@contextlib.contextmanager
+def layout_errors(path: Path) -> Generator[None]:
+    """Turn the errors that only a broken layout can cause into StoreLayoutError."""
+    try:
+        yield
+    except OSError as error:
+        reason = _IRREGULAR.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise StoreLayoutError(where=place(path), reason=reason) from error
+
+
+def place(path: Path) -> str:
+    """A path for messages: undecodable and unprintable characters are escaped."""
+    return ascii(str(path))[1:-1]

@@ -1,0 +1,284 @@
+"""FilesystemBackend: objects as plain read-only files on a local file system.
+
+    objects/blake3/<2 hex>/<64 hex>    the raw bytes, mode 0444 less the umask
+    staging/                           temporary files (staging.py)
+    quarantine/                        bad bytes and notes (quarantine.py)
+
+docs/reference/formats-objects.md has the whole format. Definitions: the *shard* of an object is
+the directory that holds its name; a name is *visible* when others can open it, and *durable*
+when the file's bytes and the shard have been synced since the name appeared.
+
+Invariants
+
+ (1) A name becomes visible after its bytes are synced (`publish`, `heal`), so whatever is
+     visible is whole, in every process and after every crash.
+ (2) A name is given with link, which refuses to replace; a good object is never replaced, so
+     readers keep what they opened.
+ (3) A name is taken from bad bytes only, under an exclusive flock on the shard and after judging
+     them once more under it (healing.py); healing swaps, so the name is never absent.
+ (4) After a failed sync of something visible the handle is poisoned (promise.py).
+ (5) Reading needs no lock, creates nothing and works on a read-only medium.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import stat
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Self
+
+from attachstore.attachment import Content, Spool
+from attachstore.digest import ALGORITHM, Digest, Hasher
+from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, storage_errors
+from attachstore.errors import (
+    ObjectMissingError,
+    StorageIOError,
+    StorageUnsupportedError,
+    StoreLayoutError,
+)
+from attachstore.objects.backend import Entry, EntryKind, Judge, StoredObject
+from attachstore.objects.file_object import (
+    FileObject,
+    check_regular,
+    kind_of,
+    layout_errors,
+    open_object,
+    place,
+    retry_stale,
+)
+from attachstore.objects.healing import Healing
+from attachstore.objects.inventory import SHARDS, Inventory
+from attachstore.objects.promise import Promise
+from attachstore.objects.quarantine import Quarantine
+from attachstore.objects.staging import (
+    FileContent,
+    FileSpool,
+    StagedFile,
+    Staging,
+    healed_digest,
+)
+from attachstore.threads import CancelFlag
+
+
+class FilesystemBackend:
+    """An ObjectBackend in a directory. Opening one touches nothing."""
+
+    def __init__(self, root: Path, disk: Disk) -> None:
+        self.root = root
+        self._disk = disk
+        self._objects = root / "objects" / ALGORITHM
+        self._staging = Staging(disk, root / "staging")
+        self._quarantine = Quarantine(disk, root / "quarantine", self._staging)
+        self._inventory = Inventory(disk, root)
+        self._promise = Promise(disk, root)
+        self._healing = Healing(disk, self._staging, self._quarantine, self._promise)
+        self._sound_shards: set[str] = set()
+        self._closed = False
+
+    @classmethod
+    def create(cls, root: Path, disk: Disk) -> Self:
+        """Make what is missing of the layout, durably, and open it.
+
+        Of two processes that do this at once, each syncs everything: neither relies on what the
+        other has not finished.
+        """
+        objects = root / "objects"
+        shards = [objects / ALGORITHM / shard for shard in SHARDS]
+        others = [root / "staging", root / "quarantine"]
+        tree = [root, objects, objects / ALGORITHM, *shards, *others]
+        with storage_errors(root), layout_errors(root):
+            for directory in tree:
+                ensure_directory(disk, directory)
+            for directory in [*reversed(tree), root.parent]:
+                disk.sync_directory(directory)
+        return cls(root, disk)
+
+    @property
+    def location(self) -> str:
+        return place(self.root)
+
+    def path(self, digest: Digest) -> Path:
+        """Where the object lies, or would."""
+        return self._objects / digest.hex[:2] / digest.hex
+
+    # -- in --------------------------------------------------------------------------------
+
+    def spool(self) -> Spool:
+        self._check_writable()
+        with storage_errors(self._staging.directory):
+            return FileSpool(self._staging.new_file())
+
+    def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
+        self._check_writable()
+        path = self.path(digest)
+        with storage_errors(path), self._staged(digest, content, cancel) as staged:
+            staged.sync()
+            try:
+                self._link(staged, path)
+            except FileExistsError:
+                return False
+            self._promise.sync_directory(path.parent, undo=lambda: self._disk.unlink(path))
+            return True
+
+    def confirm(self, digest: Digest, stored: StoredObject) -> bool:
+        self._check_writable()
+        if not isinstance(stored, FileObject):
+            message = f"not an object of this store: {stored!r}"
+            raise TypeError(message)
+        path = self.path(digest)
+        with storage_errors(path):
+            self._promise.sync_object(stored)
+            self._promise.sync_directory(path.parent)
+            # The shard's own name too: whoever restored a part of a store may not have synced.
+            self._promise.sync_directory(self._objects)
+            return stored.is_still_named()
+
+    def heal(
+        self, digest: Digest, content: Content, judge: Judge, cancel: CancelFlag | None = None
+    ) -> bool:
+        self._check_writable()
+        path = self.path(digest)
+        with storage_errors(path), self._staged(digest, content, cancel) as staged:
+            staged.sync()
+            return self._healing.heal(digest, path, staged, judge)
+
+    def quarantine(self, digest: Digest, judge: Judge) -> bool:
+        self._check_writable()
+        path = self.path(digest)
+        with storage_errors(path):
+            return self._healing.quarantine(digest, path, judge)
+
+    # -- out -------------------------------------------------------------------------------
+
+    def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:
+        self._check_open()
+        path = self.path(digest)
+        with storage_errors(path):
+            try:
+                return open_object(self._disk, path, fresh=fresh)
+            except FileNotFoundError:
+                raise ObjectMissingError(where=place(path), digest=str(digest)) from None
+
+    def size(self, digest: Digest) -> int | None:
+        self._check_open()
+        path = self.path(digest)
+        with storage_errors(path), layout_errors(path):
+            try:
+                status = retry_stale(lambda: self._disk.status(path))
+            except FileNotFoundError:
+                return None
+            check_regular(status, path)
+            return status.st_size
+
+    def quarantined(self, digest: Digest) -> Iterator[StoredObject]:
+        self._check_open()
+        with storage_errors(self._quarantine.directory):
+            yield from self._quarantine.copies(digest)
+
+    def digests(self, prefix: str = "") -> Iterator[Digest]:
+        self._check_open()
+        return self._inventory.digests(prefix)
+
+    def entries(self) -> Iterator[Entry]:
+        self._check_open()
+        return self._inventory.entries(self._is_stale)
+
+    # -- upkeep ----------------------------------------------------------------------------
+
+    def sweep(self) -> list[Entry]:
+        self._check_writable()
+        # Names of temporary files need no escaping, so the entry's path is the real one.
+        return [
+            entry
+            for entry in self._inventory.staging(lambda _: False)
+            if entry.kind is EntryKind.STAGING and self._swept(self.root / entry.path, entry.digest)
+        ]
+
+    def close(self) -> None:
+        self._closed = True
+
+    # -- steps -----------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _staged(
+        self, digest: Digest, content: Content, cancel: CancelFlag | None
+    ) -> Generator[StagedFile]:
+        """The content in a file of this store's staging; copied there unless it is there."""
+        if isinstance(content, FileContent) and self._staging.owns(content.staged):
+            yield content.staged
+            return
+        staged = self._staging.new_file()
+        try:
+            hasher = Hasher()
+            with content.open() as reader:
+                while block := reader.read(BLOCK_BYTES):
+                    if cancel is not None:
+                        cancel.check()
+                    staged.append(block)
+                    hasher.update(block)
+            if hasher.digest() != digest:
+                raise StorageIOError(
+                    where=self.location, reason=f"the bytes of {digest} changed on their way in"
+                )
+            yield staged
+        finally:
+            staged.close()
+
+    def _link(self, staged: StagedFile, path: Path) -> None:
+        self._check_shard(path.parent)
+        try:
+            staged.link_to(path)
+        except FileNotFoundError:
+            self._sound_shards.discard(path.parent.name)  # somebody has removed it since
+            self._check_shard(path.parent)
+            staged.link_to(path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            raise StorageUnsupportedError(
+                where=place(path.parent),
+                reason="it is on another file system than staging/ (EXDEV)",
+            ) from error
+
+    def _check_shard(self, shard: Path) -> None:
+        """Once per handle and shard: a directory, and no link that leads out of the store."""
+        if shard.name in self._sound_shards:
+            return
+        try:
+            status = self._disk.status(shard)
+        except FileNotFoundError:
+            # Some tools do not restore empty directories. Its name must be durable before
+            # anything in it is promised.
+            ensure_directory(self._disk, shard)
+            self._promise.sync_directory(self._objects)
+            status = self._disk.status(shard)
+        if not stat.S_ISDIR(status.st_mode):
+            raise StoreLayoutError(
+                where=place(shard), reason=f"it is {kind_of(status)}, not a directory"
+            )
+        self._sound_shards.add(shard.name)
+
+    def _is_stale(self, path: Path) -> bool:
+        """Whether a temporary file certainly belongs to no live writer."""
+        digest = healed_digest(path)
+        with storage_errors(path):
+            if digest is not None:
+                return self._healing.is_idle(self.path(digest).parent)
+            return self._staging.is_stale(path)
+
+    def _swept(self, path: Path, digest: Digest | None) -> bool:
+        with storage_errors(path):
+            if digest is not None:
+                return self._healing.sweep(digest, path, self.path(digest).parent)
+            return self._staging.sweep(path)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise ValueError(message)
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        self._promise.check()

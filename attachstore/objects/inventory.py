@@ -1,0 +1,152 @@
+"""Inventory: what lies in a store's object directories, by name, type and size.
+
+Reads no file's bytes and takes no name at its word: every entry has been asked for its status.
+Memory is bounded by the names of one directory. Works beside writers: what vanishes between
+the listing and the question is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from attachstore.digest import ALGORITHM, Digest
+from attachstore.disk import Disk, is_regular, storage_errors
+from attachstore.objects.backend import Entry, EntryKind
+from attachstore.objects.file_object import kind_of, layout_errors, place
+from attachstore.objects.quarantine import digest_in
+
+SHARDS = [f"{number:02x}" for number in range(256)]
+
+_HEX_64 = re.compile(r"[0-9a-f]{64}")
+_TEMPORARY = re.compile(r"spool-[0-9a-f]{32}|marker-[0-9a-f]{32}|heal-([0-9a-f]{64})-[0-9a-f]{16}")
+
+
+class Inventory:
+    """Looks through one store's directories."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk = disk
+        self._root = root
+        self._objects = root / "objects" / ALGORITHM
+
+    def digests(self, prefix: str = "") -> Iterator[Digest]:
+        """By name alone, ascending."""
+        for shard in SHARDS:
+            if shard.startswith(prefix[:2]):
+                for name in self._names(self._objects / shard):
+                    if _HEX_64.fullmatch(name) and name[:2] == shard and name.startswith(prefix):
+                        yield Digest(name)
+
+    def entries(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
+        """Everything; objects come in ascending order."""
+        for path in self._paths(self._root / "objects"):
+            if path == self._objects:
+                yield from self._shards()
+            else:
+                yield from self._stray(path)
+        yield from self.staging(is_stale)
+        for path in self._paths(self._root / "quarantine"):
+            digest = digest_in(path.name)
+            kind = EntryKind.FOREIGN if digest is None else EntryKind.QUARANTINE
+            yield from self._entry(path, kind, digest)
+
+    def staging(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
+        """Writers' temporary files, and whatever else lies among them."""
+        for path in self._paths(self._root / "staging"):
+            found = _TEMPORARY.fullmatch(path.name)
+            if found:
+                digest = Digest(found[1]) if found[1] else None
+                yield from self._entry(path, EntryKind.STAGING, digest, is_stale=is_stale)
+            else:
+                yield from self._entry(path, EntryKind.FOREIGN)
+
+    def _shards(self) -> Iterator[Entry]:
+        for path in self._paths(self._objects):
+            if path.name not in SHARDS:
+                yield from self._stray(path)
+                continue
+            status = self._status(path)
+            if status is None:
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                yield from self._shard(path)
+            else:
+                reason = f"it is {kind_of(status)}, not a directory"
+                yield self._made(path, EntryKind.IRREGULAR, status, reason=reason)
+
+    def _shard(self, shard: Path) -> Iterator[Entry]:
+        for path in self._paths(shard):
+            if path.name.startswith(shard.name) and _HEX_64.fullmatch(path.name):
+                yield from self._entry(path, EntryKind.OBJECT, Digest(path.name))
+            else:
+                yield from self._stray(path)
+
+    def _stray(self, path: Path) -> Iterator[Entry]:
+        """Something where no object belongs: a misplaced object, or not ours at all."""
+        if not _HEX_64.fullmatch(path.name):
+            yield from self._entry(path, EntryKind.FOREIGN)
+            return
+        digest = Digest(path.name)
+        reason = f"an object of that name belongs into objects/{ALGORITHM}/{path.name[:2]}/"
+        yield from self._entry(path, EntryKind.MISPLACED, digest, reason=reason)
+
+    def _entry(
+        self,
+        path: Path,
+        kind: EntryKind,
+        digest: Digest | None = None,
+        *,
+        reason: str | None = None,
+        is_stale: Callable[[Path], bool] | None = None,
+    ) -> Iterator[Entry]:
+        """The entry, unless it has vanished."""
+        status = self._status(path)
+        if status is None:
+            return
+        if not is_regular(status) and kind is not EntryKind.FOREIGN:
+            kind, reason = EntryKind.IRREGULAR, f"it is {kind_of(status)}, not a file"
+            is_stale = None
+        stale = is_stale is not None and is_stale(path)
+        yield self._made(path, kind, status, digest, reason=reason, stale=stale)
+
+    def _made(
+        self,
+        path: Path,
+        kind: EntryKind,
+        status: os.stat_result,
+        digest: Digest | None = None,
+        *,
+        reason: str | None = None,
+        stale: bool = False,
+    ) -> Entry:
+        return Entry(
+            kind=kind,
+            path=place(path.relative_to(self._root)),
+            size_bytes=status.st_size if is_regular(status) else 0,
+            digest=digest,
+            mode=stat.S_IMODE(status.st_mode),
+            stale=stale,
+            reason=reason,
+        )
+
+    def _paths(self, directory: Path) -> Iterator[Path]:
+        return (directory / name for name in self._names(directory))
+
+    def _names(self, directory: Path) -> list[str]:
+        """Ascending; none if the directory is not there."""
+        with storage_errors(directory), layout_errors(directory):
+            try:
+                return self._disk.names(directory)
+            except FileNotFoundError:
+                return []
+
+    def _status(self, path: Path) -> os.stat_result | None:
+        with storage_errors(path):
+            try:
+                return self._disk.status(path)
+            except FileNotFoundError:
+                return None
