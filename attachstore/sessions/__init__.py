@@ -1,0 +1,37 @@
+"""Session logs: events in, durable and chained; events out, proven.
+
+`Sessions` is what users hold (asyncio), `SessionLogs` the blocking core below it, and
+`SessionMedium` the seam that every medium keeps.
+"""
+
+from attachstore.sessions.data import references_in
+from attachstore.sessions.event import (
+    Damage,
+    Event,
+    Parent,
+    RepairReport,
+    SessionHeader,
+    SessionSummary,
+    SessionView,
+    Tail,
+)
+from attachstore.sessions.log import SessionLog
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.medium import SessionMedium
+from attachstore.sessions.memory import MemoryMedium
+
+__all__ = [
+    "Damage",
+    "Event",
+    "MemoryMedium",
+    "Parent",
+    "RepairReport",
+    "SessionHeader",
+    "SessionLog",
+    "SessionLogs",
+    "SessionMedium",
+    "SessionSummary",
+    "SessionView",
+    "Tail",
+    "references_in",
+]

@@ -1,0 +1,116 @@
+"""Fork: a new log that begins with another's events, byte for byte.
+
+The parent is read as an opener for append reads it: what is there is made durable, cached pages
+are dropped, and only what the chain proves is taken. In the process that writes the parent, up
+to its acknowledged head. So a fork never holds an event that its parent can still lose.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attachstore.disk import BLOCK_BYTES
+from attachstore.errors import LogDamagedError, SequenceConflictError
+from attachstore.sessions import record
+from attachstore.sessions.draft import Head
+from attachstore.sessions.event import Parent, SessionHeader
+from attachstore.sessions.log import SessionLog
+from attachstore.sessions.medium import LogReader
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.scan import Scan
+from attachstore.sessions.tail import split_lines
+from attachstore.threads import CancelFlag
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """A part of a parent's log, from its first event to the fork point, found intact."""
+
+    header: SessionHeader
+    start_bytes: int
+    head: Head
+
+    @property
+    def copied(self) -> Head:
+        """The head, with the size of the copied lines alone."""
+        return dataclasses.replace(self.head, size_bytes=self.head.size_bytes - self.start_bytes)
+
+    def origin(self, parent: SessionName) -> Parent:
+        """What a fork's header says of where it comes from."""
+        return Parent(id=parent.id, seq=self.head.seq, chain=self.head.chain.hex())
+
+
+def find_prefix(
+    log: LogReader,
+    name: SessionName,
+    *,
+    where: str,
+    end_bytes: int,
+    at: int | None,
+    cancel: CancelFlag | None = None,
+) -> Prefix:
+    """Check the parent up to event `at`, or to its end.
+
+    Raises LogDamagedError if damage lies before the fork point, SequenceConflictError if the
+    parent does not go that far.
+    """
+    scan = Scan(log, name, where=where, end_bytes=end_bytes, cancel=cancel)
+    if at != 0:
+        for event in scan.events():
+            if event.seq == at:
+                break
+    if at is None or at != scan.seq:
+        scan.raise_damage()
+    if at is not None and at != scan.seq:
+        raise SequenceConflictError(
+            where=where, session=name.id, expected_seq=at, head_seq=scan.seq
+        )
+    head = Head(scan.seq, scan.chain, scan.good_bytes)
+    return Prefix(scan.header, scan.events_start_bytes, head)
+
+
+def pending_prefix(parent: SessionLog, at: int | None) -> Prefix:
+    """The part of a parent that was created and has no log yet: no events."""
+    if at:
+        raise SequenceConflictError(
+            where=parent.where, session=parent.id, expected_seq=at, head_seq=0
+        )
+    return Prefix(parent.header, 0, parent.acknowledged)
+
+
+def copy_lines(
+    log: LogReader, prefix: Prefix, name: SessionName, *, where: str, cancel: CancelFlag | None
+) -> Iterator[bytes]:
+    """The prefix's lines in blocks, checked against the chain once more as they are copied.
+
+    Raises LogDamagedError if they are not what `find_prefix` read.
+    """
+    chain, seq = record.CHAIN_START, 0
+    block: list[bytes] = []
+    block_bytes = 0
+    for offset, line, _ in split_lines(log, prefix.start_bytes, prefix.head.size_bytes, cancel):
+        following = None if line is None else record.chain_of(line, chain)
+        if line is None or following is None:
+            raise _changed(name, where, seq, offset)
+        chain, seq = following, seq + 1
+        block += (line, b"\n")
+        block_bytes += len(line) + 1
+        if block_bytes >= BLOCK_BYTES:
+            yield b"".join(block)
+            block, block_bytes = [], 0
+    if chain != prefix.head.chain:
+        raise _changed(name, where, seq, prefix.head.size_bytes)
+    yield b"".join(block)
+
+
+def _changed(name: SessionName, where: str, seq: int, offset_bytes: int) -> LogDamagedError:
+    return LogDamagedError(
+        where=where,
+        session=name.id,
+        line=seq + 2,
+        offset_bytes=offset_bytes,
+        reason="the log changed while it was copied",
+        head_seq=seq,
+    )

@@ -1,0 +1,99 @@
+"""What a listing says of one session, from its header and its last line alone."""
+
+from __future__ import annotations
+
+from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
+from attachstore.sessions.data import BadDataError
+from attachstore.sessions.event import SessionHeader, SessionSummary
+from attachstore.sessions.medium import LogReader, SessionMedium
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.record import LINE_BYTES_MAX, decode_record
+from attachstore.sessions.scan import Scan
+
+_WINDOW_BYTES = 4 << 10
+_WINDOW_GROWTH = 16
+
+
+def summarize(medium: SessionMedium, name: SessionName) -> SessionSummary | None:
+    """The session's line in a listing, with its problem if it has one; None if it is gone.
+
+    Costs two small reads. Only a last line that is no record makes it read the whole log.
+    """
+    try:
+        with medium.open(name) as log:
+            size_bytes = log.size()
+            try:
+                scan = Scan(log, name, where=medium.where(name))
+                return _of_log(log, scan, size_bytes)
+            except AttachstoreError as problem:
+                return _without_header(name, size_bytes, problem)
+    except SessionMissingError:
+        return None  # deleted since it was listed
+    except AttachstoreError as problem:
+        return _without_header(name, 0, problem)
+
+
+def _of_log(log: LogReader, scan: Scan, size_bytes: int) -> SessionSummary:
+    last = _last_line(log, scan.events_start_bytes, size_bytes)
+    if last is None:
+        return _summary(scan.header, 0, None, size_bytes, None)
+    try:
+        event = decode_record(last, number=0, offset_bytes=0, verified=False)
+    except BadDataError:
+        problem: LogDamagedError | None = None
+        try:
+            scan.exhaust().raise_damage()
+        except LogDamagedError as error:
+            problem = error
+        return _summary(scan.header, scan.seq, scan.last_time, size_bytes, problem)
+    return _summary(scan.header, event.seq, event.time, size_bytes, None)
+
+
+def _last_line(log: LogReader, start_bytes: int, size_bytes: int) -> bytes | None:
+    """The last whole line after the header, None if there is none.
+
+    A line that does not fit into any window comes back cut: it is no record then.
+    """
+    window_bytes = _WINDOW_BYTES
+    while True:
+        begin = max(start_bytes, size_bytes - window_bytes)
+        content = log.read(begin, size_bytes - begin)
+        end = content.rfind(b"\n")
+        before = content.rfind(b"\n", 0, end) if end >= 0 else -1
+        if before >= 0 or begin == start_bytes or window_bytes > LINE_BYTES_MAX:
+            return content[before + 1 : end] if end >= 0 else None
+        window_bytes *= _WINDOW_GROWTH
+
+
+def _summary(
+    header: SessionHeader,
+    head_seq: int,
+    last_time: str | None,
+    size_bytes: int,
+    problem: AttachstoreError | None,
+) -> SessionSummary:
+    return SessionSummary(
+        id=header.id,
+        title=header.title,
+        meta=header.meta,
+        head_seq=head_seq,
+        size_bytes=size_bytes,
+        last_time=last_time,
+        parent=header.parent,
+        problem=problem,
+    )
+
+
+def _without_header(
+    name: SessionName, size_bytes: int, problem: AttachstoreError
+) -> SessionSummary:
+    return SessionSummary(
+        id=name.id,
+        title=None,
+        meta={},
+        head_seq=0,
+        size_bytes=size_bytes,
+        last_time=None,
+        parent=None,
+        problem=problem,
+    )

@@ -1,0 +1,278 @@
+"""SessionLog: one session as its writer in this process holds it.
+
+    PENDING ──first append──▶ OPEN ──failed append──▶ POISONED
+    COLD ────load, append───▶ OPEN
+    any ─────close──────────▶ CLOSED
+
+PENDING was created and left nothing on the medium yet; COLD has a log, which this process has
+not opened for writing (a fresh fork).
+
+Invariants
+
+ (1) OPEN and POISONED hold the session's claim, the other states do not.
+ (2) `head` is the end of what was acknowledged: durable, and proven by the chain.
+ (3) Nothing is written before all events were checked and encoded and every reference in them
+     confirmed; then all lines of one append go out in one write, at the head.
+ (4) After a failed append what is on the medium is unknown: the log takes no more events
+     (POISONED) until it is opened anew, which reads what is there.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from attachstore.errors import LogPoisonedError, SequenceConflictError
+from attachstore.reference import Reference
+from attachstore.sessions import record
+from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, place
+from attachstore.sessions.event import Event, SessionHeader
+from attachstore.sessions.medium import Claim, LogWriter, SessionMedium
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.scan import Scan
+from attachstore.threads import CancelFlag
+
+_logger = logging.getLogger("attachstore")
+
+
+class State(enum.Enum):
+    PENDING = "pending"
+    COLD = "cold"
+    OPEN = "open"
+    POISONED = "poisoned"
+    CLOSED = "closed"
+
+
+class SessionLog:
+    """Made by `SessionLogs`. May be used from several threads; appends go one after another.
+
+    After `os.fork()` the child's copy is dead: every call raises ValueError.
+    """
+
+    def __init__(
+        self,
+        name: SessionName,
+        header: SessionHeader,
+        *,
+        medium: SessionMedium,
+        confirm: Callable[[Reference], None],
+        now: Callable[[], str],
+        event_bytes_max: int = EVENT_BYTES_MAX,
+        state: State,
+        on_close: Callable[[SessionLog], None],
+    ) -> None:
+        self.name = name
+        self.header = header
+        self.where = medium.where(name)
+        self.state = state
+        self.lock = threading.RLock()
+        self.acknowledged = Head(0, record.CHAIN_START, 0)
+        self._medium = medium
+        self._confirm = confirm
+        self._now = now
+        self._event_bytes_max = event_bytes_max
+        self._on_close = on_close
+        self._claim: Claim | None = None
+        self._writer: LogWriter | None = None
+        self._poison = ""
+        self._pid = os.getpid()
+
+    @property
+    def id(self) -> str:
+        return self.name.id
+
+    @property
+    def head(self) -> int:
+        """`seq` of the newest acknowledged event; 0 if there is none."""
+        return self.acknowledged.seq
+
+    @property
+    def head_chain(self) -> str:
+        return self.acknowledged.chain.hex()
+
+    def append(self, type: str, data: object, *, after: int | None = None) -> Event:  # noqa: A002
+        """Add one event; durable on return. See `append_drafts` for the errors."""
+        return self.append_drafts([self.draft(type, data)], after=after)[0]
+
+    def append_many(
+        self, events: Iterable[tuple[str, object]], *, after: int | None = None
+    ) -> list[Event]:
+        """Add (type, data) pairs as one contiguous batch with one sync, all or none of them."""
+        return self.append_drafts([self.draft(*event) for event in events], after=after)
+
+    def draft(self, type: str, data: object) -> Draft:  # noqa: A002
+        """Check and encode an event now. Raises InvalidEventError, EventTooLargeError."""
+        return draft(type, data, where=self.where, event_bytes_max=self._event_bytes_max)
+
+    def append_drafts(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        after: int | None = None,
+        cancel: CancelFlag | None = None,
+    ) -> list[Event]:
+        """Add the drafts as one batch; all of them are durable on return.
+
+        `after` is the `seq` that the caller believes to be the head.
+
+        Raises:
+            SequenceConflictError: the head is elsewhere; nothing was written.
+            DanglingReferenceError, HeaderMismatchError: a reference in them is not what the
+                store holds; nothing was written.
+            EventTooLargeError: a line would be too long; nothing was written.
+            LogPoisonedError: an earlier append failed; load the session again.
+            SessionBusyError, SessionExistsError: at the first append, another was first.
+        """
+        self._check_usable()
+        for reference in dict.fromkeys(ref for item in drafts for ref in item.references):
+            if cancel is not None:
+                cancel.check()
+            self._confirm(reference)
+        with self.lock:
+            self._check_usable()
+            if self.state is State.COLD:
+                self.open(close_turn=False, cancel=cancel)
+            if after is not None and after != self.head:
+                raise SequenceConflictError(
+                    where=self.where, session=self.id, expected_seq=after, head_seq=self.head
+                )
+            return self._write(drafts) if drafts else []
+
+    def open(self, *, close_turn: bool, cancel: CancelFlag | None = None) -> None:
+        """Become the session's writer: claim it, settle what is on the medium, read all of it.
+
+        Does nothing if it is OPEN already, or PENDING. With `close_turn` an interrupted turn is
+        closed. Raises SessionBusyError, SessionMissingError, LogDamagedError.
+        """
+        with self.lock:
+            self._check_usable()
+            if self.state is not State.COLD:
+                return
+            claim = self._medium.claim(self.name)
+            try:
+                self._open_claimed(claim, close_turn=close_turn, cancel=cancel)
+            except BaseException:
+                self._let_go()
+                claim.release()
+                self.state = State.COLD
+                raise
+
+    def write_fork(self, header: SessionHeader, lines: Iterable[bytes], copied: Head) -> None:
+        """Make the log of a fork: its own header, then lines copied from its parent.
+
+        `copied` is the head after them, its size that of the lines alone. The claim is let go
+        again, so that a fork that nobody appends to keeps nobody out.
+        """
+        with self.lock:
+            header_line = record.encode_header(header)
+            claim = self._medium.claim(self.name)
+            try:
+                self._medium.create(self.name, itertools.chain([header_line], lines)).close()
+            finally:
+                claim.release()
+            self.header = header
+            self.acknowledged = Head(copied.seq, copied.chain, len(header_line) + copied.size_bytes)
+
+    def close(self) -> None:
+        """Give the session up to other writers. Waits for a running append. Safe to repeat."""
+        if self._pid != os.getpid():
+            return  # the parent's descriptors; the lock module has closed ours
+        with self.lock:
+            if self.state is State.CLOSED:
+                return
+            self.state = State.CLOSED
+            self._on_close(self)
+            self._let_go()
+
+    # -- inside the lock -------------------------------------------------------------------
+
+    def _open_claimed(self, claim: Claim, *, close_turn: bool, cancel: CancelFlag | None) -> None:
+        writer = self._medium.open_writer(self.name)
+        self._claim, self._writer = claim, writer
+        scan = Scan(writer, self.name, where=self.where, end_bytes=writer.settle(), cancel=cancel)
+        scan.exhaust().raise_damage()
+        if scan.tail is not None:
+            kept = writer.cut(scan.tail.offset_bytes)
+            _logger.warning(
+                "session %r: %d uncommitted bytes at byte %d moved to %s",
+                self.id,
+                scan.tail.size_bytes,
+                scan.tail.offset_bytes,
+                kept,
+            )
+        self.header = scan.header
+        self.acknowledged = Head(scan.seq, scan.chain, scan.good_bytes)
+        self.state = State.OPEN
+        closer = scan.closer() if close_turn else None
+        if closer is not None:
+            line, event = closer
+            self._append_bytes(
+                line, Head(event.seq, bytes.fromhex(event.chain), scan.good_bytes + len(line))
+            )
+
+    def _write(self, drafts: Sequence[Draft]) -> list[Event]:
+        if self.state is State.PENDING:
+            header_line = record.encode_header(self.header)
+            start = Head(0, record.CHAIN_START, len(header_line))
+        else:
+            header_line = b""
+            start = self.acknowledged
+        data, events, head = place(
+            drafts,
+            start,
+            time=self._now(),
+            where=self.where,
+            event_bytes_max=self._event_bytes_max,
+        )
+        if header_line:
+            self._materialise(header_line + data, head)
+        else:
+            self._append_bytes(data, head)
+        return events
+
+    def _materialise(self, content: bytes, head: Head) -> None:
+        """Header and first batch appear together; after a failure neither is there."""
+        claim = self._medium.claim(self.name)
+        try:
+            self._writer = self._medium.create(self.name, [content])
+            self._claim = claim
+            self.acknowledged = head
+            self.state = State.OPEN
+        except BaseException:
+            claim.release()
+            raise
+
+    def _append_bytes(self, data: bytes, head: Head) -> None:
+        assert self._writer is not None  # noqa: S101 - invariant (1)
+        try:
+            self._writer.append(data, self.acknowledged.size_bytes)
+            self.acknowledged = head
+        except BaseException as error:
+            self.state = State.POISONED
+            self._poison = f"an append failed: {error or type(error).__name__}"
+            _logger.warning("session %r is poisoned: %s", self.id, error)
+            raise
+
+    def _let_go(self) -> None:
+        writer, self._writer = self._writer, None
+        claim, self._claim = self._claim, None
+        try:
+            if writer is not None:
+                writer.close()
+        finally:
+            if claim is not None:
+                claim.release()
+
+    def _check_usable(self) -> None:
+        if self._pid != os.getpid():
+            message = "the session was opened before os.fork(); load it again in the child"
+            raise ValueError(message)
+        if self.state is State.CLOSED:
+            message = f"session {self.id!r} is closed"
+            raise ValueError(message)
+        if self.state is State.POISONED:
+            raise LogPoisonedError(where=self.where, session=self.id, reason=self._poison)

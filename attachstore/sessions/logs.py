@@ -1,0 +1,386 @@
+"""SessionLogs: every session of a store, above any medium. The blocking core of `sessions`.
+
+Invariants
+
+ (1) This object makes one SessionLog per session at most: whoever loads a session that it holds
+     gets the same one.
+ (2) An id that was created or forked is taken from that moment on, in this process in memory, in
+     others once its log is there.
+ (3) Reading takes no claim and writes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from attachstore.errors import SessionBusyError, SessionExistsError, SessionMissingError
+from attachstore.reference import Reference
+from attachstore.sessions import record
+from attachstore.sessions.draft import EVENT_BYTES_MAX
+from attachstore.sessions.event import (
+    Event,
+    Parent,
+    RepairReport,
+    SessionHeader,
+    SessionSummary,
+    SessionView,
+)
+from attachstore.sessions.fork import Prefix, copy_lines, find_prefix, pending_prefix
+from attachstore.sessions.listing import summarize
+from attachstore.sessions.log import SessionLog, State
+from attachstore.sessions.medium import SessionMedium
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.reading import Damaged, read_events, view_of
+from attachstore.sessions.repair import cut_damage
+from attachstore.threads import CancelFlag
+
+
+class SessionLogs:
+    """Create, load, read, fork and delete sessions on one medium.
+
+    `confirm` is asked about every reference before an event that holds it is written; it raises
+    DanglingReferenceError, HeaderMismatchError or ObjectCorruptError. All methods block, and may
+    be called from any thread.
+    """
+
+    def __init__(
+        self,
+        medium: SessionMedium,
+        confirm: Callable[[Reference], None],
+        *,
+        event_bytes_max: int = EVENT_BYTES_MAX,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        if not 0 < event_bytes_max <= record.LINE_BYTES_MAX:
+            message = f"event_bytes_max must be 1 to {record.LINE_BYTES_MAX}: {event_bytes_max}"
+            raise ValueError(message)
+        self.medium = medium
+        self._confirm = confirm
+        self._event_bytes_max = event_bytes_max
+        self._clock = clock
+        self._held: dict[str, SessionLog] = {}
+        self._guard = threading.Lock()  # of _held; never held while a log's lock is waited for
+        self._closed = False
+        self._pid = os.getpid()
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def create(
+        self,
+        session_id: str,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        cwd: str | Path | None = None,
+    ) -> SessionLog:
+        """Reserve a new session. Its log appears, whole, with the first append.
+
+        `meta` is plain JSON; its `title` is shown in listings. `cwd` defaults to the process's
+        own. Raises SessionExistsError, InvalidSessionIdError, InvalidEventError.
+        """
+        name = SessionName.of(session_id)
+        header = self._new_header(name, meta or {}, cwd=cwd, parent=None)
+        return self._reserve(self._new_log(name, header, State.PENDING))
+
+    def load(
+        self, session_id: str, *, close_turn: bool = True, cancel: CancelFlag | None = None
+    ) -> SessionLog:
+        """Become the session's writer; what a crash left behind it is settled first.
+
+        An uncommitted tail is moved into the log's `torn/`. With `close_turn`, a turn that was
+        left open is closed. Reads and checks the whole log: seconds per million events. A
+        session that this object holds already is returned as it is.
+
+        Raises SessionMissingError, SessionBusyError, LogDamagedError.
+        """
+        name = SessionName.of(session_id)
+        while True:
+            log, is_new = self._hold_cold(name)
+            if log.state is State.POISONED:
+                log.close()
+                continue
+            try:
+                log.open(close_turn=close_turn, cancel=cancel)
+            except BaseException:
+                if is_new:
+                    log.close()
+                elif log.state is State.CLOSED:
+                    continue  # closed by another thread while we waited for it
+                raise
+            return log
+
+    def append(
+        self,
+        session_id: str,
+        type: str,  # noqa: A002
+        data: object,
+        *,
+        after: int | None = None,
+    ) -> Event:
+        """Load the session, unless it is held, and add one event; the session stays held."""
+        return self.load(session_id, close_turn=False).append(type, data, after=after)
+
+    def fork(
+        self,
+        session_id: str,
+        *,
+        at: int | None = None,
+        id: str,  # noqa: A002 - the name of the argument in the public API
+        meta: Mapping[str, Any] | None = None,
+        cancel: CancelFlag | None = None,
+    ) -> SessionLog:
+        """Make session `id` with the events of another up to `at` (its head if omitted).
+
+        `meta` defaults to the parent's. Reads and checks the parent up to the fork point. The
+        parent is not changed, and may be written meanwhile, here or by another process.
+
+        Raises SessionMissingError, SessionExistsError, LogDamagedError (before the fork point),
+        SequenceConflictError (the parent has no event `at`).
+        """
+        if at is not None and at < 0:
+            message = f"a fork point is 0 or the seq of an event: {at}"
+            raise ValueError(message)
+        parent, child = SessionName.of(session_id), SessionName.of(id)
+        log = self._new_log(child, SessionHeader(id=id, created_at=""), State.COLD)
+        with log.lock:  # whoever loads the child meanwhile waits for it
+            self._reserve(log)
+            try:
+                with self._prefix(parent, at, cancel) as (prefix, lines):
+                    meta = prefix.header.meta if meta is None else meta
+                    origin = prefix.origin(parent)
+                    header = self._new_header(child, meta, cwd=None, parent=origin)
+                    log.write_fork(header, lines, prefix.copied)
+            except BaseException:
+                log.close()
+                raise
+        return log
+
+    def delete(self, session_id: str) -> None:
+        """Remove the session's log, durably; never an object. Closes it first if it is held.
+
+        Raises SessionMissingError, SessionBusyError.
+        """
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        was_pending = held is not None and held.state is State.PENDING
+        if held is not None:
+            held.close()
+        if not self.medium.exists(name):
+            if was_pending:
+                return
+            raise SessionMissingError(where=self.medium.where(name), session=name.id)
+        claim = self.medium.claim(name)
+        try:
+            self.medium.delete(name)
+        finally:
+            claim.release()
+
+    def repair(self, session_id: str, *, cancel: CancelFlag | None = None) -> RepairReport:
+        """Cut a damaged log after its last good event, and keep what was cut.
+
+        The one call that takes events away. Damage to the header cannot be repaired: what the
+        log is would have to be guessed. Raises SessionMissingError, SessionBusyError,
+        LogDamagedError (the header).
+        """
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        if held is not None and held.state is State.POISONED:
+            held.close()
+        elif held is not None and held.state is State.OPEN:
+            raise SessionBusyError(
+                where=held.where, session=name.id, holder="this process, which has it open"
+            )
+        if not self.medium.exists(name):
+            raise SessionMissingError(where=self.medium.where(name), session=name.id)
+        claim = self.medium.claim(name)
+        try:
+            return cut_damage(self.medium, name, cancel)
+        finally:
+            claim.release()
+
+    def close(self) -> None:
+        """Give all sessions up, then the medium. Safe to repeat."""
+        with self._guard:
+            self._closed = True
+            held = list(self._held.values())
+        try:
+            for log in held:
+                log.close()
+        finally:
+            self.medium.close()
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def events(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        damaged: Damaged = "raise",
+        cancel: CancelFlag | None = None,
+    ) -> Iterator[Event]:
+        """The events with a `seq` above `after`, in order, each proven by the chain.
+
+        An uncommitted tail is passed over. At damage: "raise" LogDamagedError after the last
+        good event, "stop" without a word, or "resync" and go on with every later line that
+        parses, `verified` False where its own predecessor is not the event before it.
+
+        Raises SessionMissingError.
+        """
+        if damaged not in {"raise", "stop", "resync"}:
+            message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
+            raise ValueError(message)
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+
+    def inspect(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
+        """Read and check the whole log; report head, tail, damage and what a load would add.
+
+        Raises SessionMissingError, LogDamagedError (the header: there is nothing to show).
+        """
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return view_of(self.medium, name, held, strict=False, cancel=cancel)
+
+    def verify(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
+        """As `inspect`, but damage is raised: LogDamagedError with line, offset and reason."""
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return view_of(self.medium, name, held, strict=True, cancel=cancel)
+
+    def list(self, *, cancel: CancelFlag | None = None) -> list[SessionSummary]:
+        """Every session that has a log, also those with a problem, in order of their names."""
+        self._check_open()
+        found: list[SessionSummary] = []
+        for name in self.medium.names():
+            if cancel is not None:
+                cancel.check()
+            summary = summarize(self.medium, name)
+            if summary is not None:
+                found.append(summary)
+        return found
+
+    def held(self, session_id: str) -> SessionLog | None:
+        """The session as this object holds it, if it does."""
+        return self._held.get(SessionName.of(session_id).segment)
+
+    # -- parts -----------------------------------------------------------------------------
+
+    def _reserve(self, log: SessionLog) -> SessionLog:
+        """Hold a session whose id has no log yet. Raises SessionExistsError."""
+        with self._guard:
+            self._check_open()
+            if log.name.segment in self._held:
+                raise SessionExistsError(where=log.where, session=log.id)
+            self._held[log.name.segment] = log
+        taken = True
+        try:
+            taken = self.medium.exists(log.name)
+        finally:
+            if taken:
+                log.close()
+        if taken:
+            raise SessionExistsError(where=log.where, session=log.id)
+        return log
+
+    def _hold_cold(self, name: SessionName) -> tuple[SessionLog, bool]:
+        """The session as it is held, else a new SessionLog for the log on the medium."""
+        with self._guard:
+            self._check_open()
+            held = self._held.get(name.segment)
+            if held is not None:
+                return held, False
+        if not self.medium.exists(name):
+            raise SessionMissingError(where=self.medium.where(name), session=name.id)
+        unread = SessionHeader(id=name.id, created_at="")
+        log = self._new_log(name, unread, State.COLD)
+        with self._guard:
+            self._check_open()
+            held = self._held.setdefault(name.segment, log)
+        return held, held is log
+
+    def _new_log(self, name: SessionName, header: SessionHeader, state: State) -> SessionLog:
+        return SessionLog(
+            name,
+            header,
+            medium=self.medium,
+            confirm=self._confirm,
+            now=self._now,
+            event_bytes_max=self._event_bytes_max,
+            state=state,
+            on_close=self._forget,
+        )
+
+    def _new_header(
+        self,
+        name: SessionName,
+        meta: Mapping[str, Any],
+        *,
+        cwd: str | Path | None,
+        parent: Parent | None,
+    ) -> SessionHeader:
+        where = self.medium.where(name)
+        return SessionHeader(
+            id=name.id,
+            created_at=self._now(),
+            cwd=_absolute(cwd),
+            parent=parent,
+            meta=record.check_meta(meta, where=where),
+        )
+
+    def _forget(self, log: SessionLog) -> None:
+        with self._guard:
+            if self._held.get(log.name.segment) is log:
+                del self._held[log.name.segment]
+
+    def _now(self) -> str:
+        return record.timestamp(self._clock())
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            message = "the store was opened before os.fork(); open it again in the child"
+            raise ValueError(message)
+        if self._closed:
+            message = "the store is closed"
+            raise ValueError(message)
+
+    @contextlib.contextmanager
+    def _prefix(
+        self, parent: SessionName, at: int | None, cancel: CancelFlag | None
+    ) -> Generator[tuple[Prefix, Iterator[bytes]]]:
+        """The part of a parent that a fork takes over, and its lines to copy."""
+        where = self.medium.where(parent)
+        held = self._held.get(parent.segment)
+        if held is not None and held.state is State.PENDING:
+            yield pending_prefix(held, at), iter(())
+            return
+        with self.medium.open(parent) as log:
+            if held is not None and held.state in {State.OPEN, State.POISONED}:
+                end_bytes = held.acknowledged.size_bytes
+            else:
+                end_bytes = log.settle()
+            prefix = find_prefix(
+                log, parent, where=where, end_bytes=end_bytes, at=at, cancel=cancel
+            )
+            yield prefix, copy_lines(log, prefix, parent, where=where, cancel=cancel)
+
+
+def _absolute(cwd: str | Path | None) -> str | None:
+    """The directory for a header; None where it is gone, or its name is not UTF-8."""
+    try:
+        path = os.path.abspath(cwd if cwd is not None else os.getcwd())  # noqa: PTH100, PTH109
+        path.encode()
+    except (OSError, UnicodeEncodeError):
+        return None
+    return path

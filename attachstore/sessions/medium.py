@@ -1,0 +1,129 @@
+"""SessionMedium: where session logs live. The contract every medium keeps.
+
+A medium keeps one string of bytes per session and promises durability. It knows nothing of
+lines, chains, damage or turns: `SessionLogs` does that once, above every medium. A medium that
+does not store bytes (rows, frames) presents its records as the bytes of
+docs/reference/formats-session-log.md and cuts where it is told to.
+
+Every implementation passes tests/conformance/session_medium.py. The methods block; they may be
+called from any thread, those of one writer by one thread at a time. Errors are the package's
+own: `storage-*`, `resource-exhausted`, and those named below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, Self
+
+from attachstore.sessions.names import SessionName
+
+
+class LogReader(Protocol):
+    """A log opened for reading. What it reads may grow, and a tail may be cut, meanwhile."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def size(self) -> int:
+        """The log's length now, in bytes."""
+        ...
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` bytes; fewer only at the end of the log."""
+        ...
+
+    def settle(self) -> int:
+        """Make what is there durable, forget cached copies; return the length that holds for.
+
+        After it `read` up to that length returns what the medium itself holds, so that nothing
+        is believed which a power loss can still take away.
+        """
+        ...
+
+    def close(self) -> None:
+        """Safe to repeat."""
+        ...
+
+
+class LogWriter(LogReader, Protocol):
+    """A log opened for appending, by whoever holds the session's claim."""
+
+    def append(self, data: bytes, offset_bytes: int) -> None:
+        """Add `data` at the end, which must be at `offset_bytes`. Durable on return.
+
+        Raises LogPoisonedError if the log does not end there any more: nothing was written.
+        After any other error an unknown part of `data` is there; nobody may append then until
+        the log was opened anew.
+        """
+        ...
+
+    def cut(self, offset_bytes: int) -> str:
+        """Move what lies from `offset_bytes` on aside; return where it is kept.
+
+        The copy is durable before the log gets shorter, and the shorter log on return.
+        """
+        ...
+
+
+class Claim(Protocol):
+    """The right to write one session, of one holder at a time."""
+
+    def release(self) -> None:
+        """Safe to repeat. The death of the process releases it too."""
+        ...
+
+
+class SessionMedium(Protocol):
+    """Session logs by name."""
+
+    @property
+    def location(self) -> str:
+        """For messages."""
+        ...
+
+    def where(self, name: SessionName) -> str:
+        """Where that session's log is or would be, for messages."""
+        ...
+
+    def claim(self, name: SessionName) -> Claim:
+        """Take the writer's claim at once. Raises SessionBusyError, naming the holder."""
+        ...
+
+    def create(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:
+        """Make a log that holds `content`, whole and durable, or none at all; open it.
+
+        Raises SessionExistsError. If `content` raises, nothing stays. The caller holds the claim.
+        """
+        ...
+
+    def open(self, name: SessionName) -> LogReader:
+        """Raises SessionMissingError. Needs no claim and writes nothing."""
+        ...
+
+    def open_writer(self, name: SessionName) -> LogWriter:
+        """Raises SessionMissingError. The caller holds the claim."""
+        ...
+
+    def exists(self, name: SessionName) -> bool:
+        """Whether there is a log under that name, whole or not."""
+        ...
+
+    def names(self) -> Iterator[SessionName]:
+        """Every session that has a log, whole or not, in ascending order of segments."""
+        ...
+
+    def strays(self) -> Iterator[str]:
+        """Where the medium holds things that belong to no session, for a scan to report."""
+        ...
+
+    def delete(self, name: SessionName) -> None:
+        """Remove the log at once and durably, and what was kept beside it.
+
+        Raises SessionMissingError. The caller holds the claim.
+        """
+        ...
+
+    def close(self) -> None:
+        """Safe to repeat. Open readers and writers are closed by those who opened them."""
+        ...

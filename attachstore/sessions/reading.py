@@ -1,0 +1,100 @@
+"""Reading a session without becoming its writer: nothing is claimed, repaired or written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Literal
+
+from attachstore.errors import LogDamagedError
+from attachstore.sessions import record
+from attachstore.sessions.event import Event, SessionView
+from attachstore.sessions.log import SessionLog, State
+from attachstore.sessions.medium import LogReader, SessionMedium
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.scan import Scan, resync
+from attachstore.threads import CancelFlag
+
+Damaged = Literal["raise", "stop", "resync"]
+"""What a reader does at damage: raise, end quietly, or go on with every later line that parses."""
+
+
+def read_events(
+    medium: SessionMedium,
+    name: SessionName,
+    held: SessionLog | None,
+    *,
+    after: int,
+    damaged: Damaged,
+    cancel: CancelFlag | None,
+) -> Generator[Event]:
+    """Yield the session's events; `held` is the session as this process holds it, if it does."""
+    if held is not None and held.state is State.PENDING:
+        return
+    with medium.open(name) as log:
+        for event in _all_events(medium, name, log, held, damaged, cancel):
+            if event.seq > after:
+                yield event
+
+
+def _all_events(
+    medium: SessionMedium,
+    name: SessionName,
+    log: LogReader,
+    held: SessionLog | None,
+    damaged: Damaged,
+    cancel: CancelFlag | None,
+) -> Generator[Event]:
+    try:
+        scan = _scan(medium, name, log, held, cancel)
+    except LogDamagedError:
+        if damaged == "raise":
+            raise
+        if damaged == "resync":
+            start = record.CHAIN_START
+            yield from resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel)
+        return
+    yield from scan.events()
+    if damaged == "raise":
+        scan.raise_damage()
+    elif damaged == "resync":
+        yield from scan.resync()
+
+
+def view_of(
+    medium: SessionMedium,
+    name: SessionName,
+    held: SessionLog | None,
+    *,
+    strict: bool,
+    cancel: CancelFlag | None,
+) -> SessionView:
+    """Read the whole log and say what it is like; with `strict`, damage is raised."""
+    if held is not None and held.state is State.PENDING:
+        return SessionView(
+            header=held.header,
+            head_seq=0,
+            head_chain=record.CHAIN_START.hex(),
+            size_bytes=0,
+            last_time=None,
+            closers=(),
+            tail=None,
+            damage=None,
+        )
+    with medium.open(name) as log:
+        scan = _scan(medium, name, log, held, cancel).exhaust()
+        if strict:
+            scan.raise_damage()
+        return scan.view()
+
+
+def _scan(
+    medium: SessionMedium,
+    name: SessionName,
+    log: LogReader,
+    held: SessionLog | None,
+    cancel: CancelFlag | None,
+) -> Scan:
+    """A scan up to what is acknowledged, where this process knows that."""
+    is_writer = held is not None and held.state is State.OPEN
+    end_bytes = held.acknowledged.size_bytes if held is not None and is_writer else None
+    return Scan(log, name, where=medium.where(name), end_bytes=end_bytes, cancel=cancel)

@@ -1,0 +1,226 @@
+"""The lines of a session log: a header, then one record per event, chained.
+
+    {"attachstore":"session","v":1,"id":…,"created_at":…,"cwd":…,"parent":…,"meta":{…},"check":"…"}
+    {"seq":1,"time":"…","type":"…","data":…[,"batch":k],"chain":"<32 hex>"}
+
+Every line ends in 44 bytes of fixed form: its check or chain, 128 bits of BLAKE3. The check is
+over the header's bytes before it; chain(n) is over the 16 bytes of chain(n-1) and the line's
+bytes before its own chain. chain(0) is 16 zero bytes. The header is not in the chain, so a
+fork's lines are its parent's, byte for byte.
+
+Written lines are compact. A line that is not (another program wrote it) is still a record if it
+is strict JSON and its chain holds: reading never depends on how an encoder formats a number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any, cast
+
+import msgspec
+
+from attachstore.digest import checksum
+from attachstore.errors import InvalidEventError
+from attachstore.sessions import data as event_data
+from attachstore.sessions.data import BadDataError
+from attachstore.sessions.event import Event, Parent, SessionHeader
+
+FORMAT = 1
+CHAIN_START = bytes(16)
+LINE_BYTES_MAX = 256 << 20
+"""No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
+
+_SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
+_HEX = slice(-34, -2)
+_CHAIN_KEY = b',"chain":"'
+_CHECK_KEY = b',"check":"'
+_CHAIN = re.compile(r"[0-9a-f]{32}")
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One event line. The order of the fields is the order in which they are written."""
+
+    seq: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    time: str
+    type: str
+    data: Any
+    batch: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | msgspec.UnsetType = msgspec.UNSET
+    chain: Annotated[str, msgspec.Meta(min_length=32, max_length=32)]
+
+
+class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    attachstore: str
+    v: int
+    id: str
+    created_at: str
+    cwd: str | None
+    parent: Parent | None
+    meta: dict[str, Any]
+    check: str
+
+
+_record_decoder = msgspec.json.Decoder(_Record)
+
+
+class UnknownFormatError(Exception):
+    """A header whose check holds, of a format that this version does not know."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found = found
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def timestamp(moment: datetime) -> str:
+    """UTC, RFC 3339, always with microseconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def encode_header(header: SessionHeader) -> bytes:
+    """The header's line with its line feed."""
+    fields = {
+        "attachstore": "session",
+        "v": FORMAT,
+        "id": header.id,
+        "created_at": header.created_at,
+        "cwd": header.cwd,
+        "parent": None if header.parent is None else dataclasses.asdict(header.parent),
+        "meta": header.meta,
+    }
+    body = _encoder.encode(fields)[:-1]
+    return b'%b,"check":"%b"}\n' % (body, checksum(body).hex().encode())
+
+
+def check_meta(meta: Mapping[str, Any], *, where: str) -> dict[str, Any]:
+    """A copy of `meta` as a header will hold it: plain JSON, without references.
+
+    Raises InvalidEventError, EventTooLargeError.
+    """
+    encoded, references = event_data.encode(dict(meta), where=where, bytes_max=LINE_BYTES_MAX >> 1)
+    if references:
+        raise InvalidEventError(
+            where=where, reason="a reference belongs into an event, not into meta", pointer="meta"
+        )
+    return event_data.from_wire(msgspec.json.decode(encoded))
+
+
+def encode_record(
+    *, seq: int, time: str, type_json: bytes, data_json: bytes, batch: int | None, chain: bytes
+) -> tuple[bytes, bytes]:
+    """The event's line with its line feed, and its chain; `chain` is that of the line before."""
+    between = b"" if batch is None else b',"batch":%d' % batch
+    body = b'{"seq":%d,"time":"%b","type":%b,"data":%b%b' % (
+        seq,
+        time.encode(),
+        type_json,
+        data_json,
+        between,
+    )
+    own = checksum(chain, body)
+    return b'%b,"chain":"%b"}\n' % (body, own.hex().encode()), own
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool) -> Event:
+    """The event on a line (without line feed); its chain is not checked. Raises BadDataError."""
+    if line[-_SUFFIX_BYTES:][:10] != _CHAIN_KEY or line[-2:] != b'"}':
+        raise BadDataError(_unlike(line))
+    try:
+        record = _record_decoder.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise BadDataError(_reason(error)) from None
+    if _encoder.encode(record) != line or _has_long_digits(line):
+        record = _decode_slowly(line)
+    if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
+        event_data.check_depth(record.data)
+    if not verified and not _CHAIN.fullmatch(record.chain):
+        raise BadDataError("the chain is not 32 hex digits")
+    content = record.data
+    # A key of ours is spelled out, or hidden behind \u escapes; else there is none to look for.
+    if b"$attach" in line or b"\\u" in line:
+        content = event_data.from_wire(content)
+    return Event(
+        seq=record.seq,
+        time=record.time,
+        type=record.type,
+        data=content,
+        chain=record.chain,
+        batch=None if record.batch is msgspec.UNSET else record.batch,
+        verified=verified,
+        line=number,
+        offset_bytes=offset_bytes,
+    )
+
+
+def chain_of(line: bytes, chain_before: bytes) -> bytes | None:
+    """The line's chain, if it follows from its bytes and the line before; else None."""
+    computed = checksum(chain_before, memoryview(line)[:-_SUFFIX_BYTES])
+    return computed if line[_HEX] == computed.hex().encode() else None
+
+
+def decode_header(line: bytes) -> SessionHeader:
+    """The header on a log's first line. Raises BadDataError, UnknownFormatError."""
+    if line[-_SUFFIX_BYTES:][:10] != _CHECK_KEY or line[-2:] != b'"}':
+        raise BadDataError("the header is not whole: " + _unlike(line))
+    if checksum(memoryview(line)[:-_SUFFIX_BYTES]).hex().encode() != line[_HEX]:
+        raise BadDataError("the header's check does not match its bytes")
+    value = event_data.strict_json(line)
+    fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if fields.get("attachstore") != "session":
+        raise BadDataError("the first line is not a session's header")
+    if fields.get("v") != FORMAT:
+        raise UnknownFormatError(str(fields.get("v"))[:40])
+    try:
+        header = msgspec.convert(fields, _Header)
+    except (ValueError, RecursionError) as error:
+        raise BadDataError(_reason(error)) from None
+    return SessionHeader(
+        id=header.id,
+        created_at=header.created_at,
+        cwd=header.cwd,
+        parent=header.parent,
+        meta=header.meta,
+    )
+
+
+_DIGITS = bytes(48 if chr(byte) in "0123456789" else 32 for byte in range(256))
+_LONG_DIGITS = b"0" * 19
+
+
+def _has_long_digits(line: bytes) -> bool:
+    """Whether there could be an integer of more than 64 bits, which the fast decoder takes."""
+    return _LONG_DIGITS in line.translate(_DIGITS)
+
+
+def _decode_slowly(line: bytes) -> _Record:
+    value = event_data.strict_json(line, depth_max=event_data.DEPTH_MAX + 1)
+    try:
+        return msgspec.convert(value, _Record)
+    except (ValueError, RecursionError) as error:
+        raise BadDataError(_reason(error)) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"it is nested deeper than {event_data.DEPTH_MAX}"
+    return f"it is not a record: {error}"
+
+
+def _unlike(line: bytes) -> str:
+    """What a line looks like that does not end as a line of ours does."""
+    if not line.strip():
+        return "the line is blank"
+    if b"\0" in line:
+        return "the line holds NUL bytes"
+    if line.endswith(b"\r"):
+        return "the line ends in CR LF: a program changed the line ends"
+    return "the line does not end as a record does"

@@ -1,0 +1,231 @@
+"""Scan: one pass over a log from its first line, checking every record against the chain.
+
+Invariants
+
+ (1) What `events` yields is the contiguous prefix that the chain proves, nothing else.
+ (2) `tail` and `damage` are None until `events` is exhausted; then at most one of them is set.
+ (3) Damage is reported only if a second reading, from the end of the last good line, finds it
+     too: a writer may just have cut a tail and written over it.
+ (4) Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from attachstore.errors import LogDamagedError, StoreVersionError
+from attachstore.sessions import record
+from attachstore.sessions.data import BadDataError
+from attachstore.sessions.event import (
+    INTERRUPTED,
+    TURN_END,
+    TURN_PREFIX,
+    TURN_START,
+    Damage,
+    Event,
+    SessionHeader,
+    SessionView,
+    Tail,
+)
+from attachstore.sessions.medium import LogReader
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.tail import split_lines, tail_reason
+from attachstore.threads import CancelFlag
+
+_HEADER_BLOCK_BYTES = 16 << 10  # a listing reads headers only; most are far smaller
+
+
+class Scan:
+    """Reads `log` up to `end_bytes`; without it, up to its length at the start.
+
+    Making one reads the header. Raises LogDamagedError if that is not whole or is another
+    session's, StoreVersionError if it is of a newer format.
+    """
+
+    def __init__(
+        self,
+        log: LogReader,
+        name: SessionName,
+        *,
+        where: str,
+        end_bytes: int | None = None,
+        cancel: CancelFlag | None = None,
+    ) -> None:
+        self._log = log
+        self._where = where
+        self._cancel = cancel
+        self._may_grow = end_bytes is None
+        self._end_bytes = log.size() if end_bytes is None else end_bytes
+        self.name = name
+        self.header, self.good_bytes = self._read_header()
+        self.events_start_bytes = self.good_bytes
+        self.line = 1
+        self.seq = 0
+        self.chain = record.CHAIN_START
+        self.last_time: str | None = None
+        self.turn_is_open = False
+        self.tail: Tail | None = None
+        self.damage: Damage | None = None
+
+    def events(self) -> Iterator[Event]:
+        """Yield the verified prefix; then `tail` and `damage` say how it ended."""
+        reread_at = -1
+        while True:
+            flaw = yield from self._good_events()
+            if flaw is None:
+                return
+            reason = self._tail_reason()
+            if reason is not None:
+                size_bytes = self._end_bytes - self.good_bytes
+                self.tail = Tail(offset_bytes=self.good_bytes, size_bytes=size_bytes, reason=reason)
+                return
+            if reread_at == self.good_bytes:
+                self.damage = Damage(line=self.line + 1, offset_bytes=self.good_bytes, reason=flaw)
+                return
+            reread_at = self.good_bytes
+            if self._may_grow:
+                self._end_bytes = self._log.size()
+
+    def exhaust(self) -> Scan:
+        """Read to the end for what the attributes say."""
+        for _ in self.events():
+            pass
+        return self
+
+    def view(self) -> SessionView:
+        """What an exhausted scan found."""
+        closer = self.closer()
+        return SessionView(
+            header=self.header,
+            head_seq=self.seq,
+            head_chain=self.chain.hex(),
+            size_bytes=self._end_bytes,
+            last_time=self.last_time,
+            closers=() if closer is None else (closer[1],),
+            tail=self.tail,
+            damage=self.damage,
+        )
+
+    def closer(self) -> tuple[bytes, Event] | None:
+        """The line and event that close an open turn: the same ones whoever asks, and when."""
+        if not self.turn_is_open or self.last_time is None or self.damage is not None:
+            return None
+        line, _ = record.encode_record(
+            seq=self.seq + 1,
+            time=self.last_time,
+            type_json=b'"%b"' % TURN_END.encode(),
+            data_json=b'{"reason":"%b"}' % INTERRUPTED["reason"].encode(),
+            batch=None,
+            chain=self.chain,
+        )
+        event = record.decode_record(
+            line[:-1], number=self.line + 1, offset_bytes=self.good_bytes, verified=True
+        )
+        return line, event
+
+    def raise_damage(self) -> None:
+        """Raises LogDamagedError, if the exhausted scan found damage."""
+        if self.damage is not None:
+            raise self._damaged(self.damage)
+
+    def resync(self) -> Iterator[Event]:
+        """After damage: every later whole line that parses, also the damaged one itself.
+
+        An event is verified if it chains to the one before it, whatever lies between them.
+        """
+        if self.damage is not None:
+            yield from resync(
+                self._log,
+                offset_bytes=self.damage.offset_bytes,
+                line=self.damage.line,
+                chain=self.chain,
+                cancel=self._cancel,
+            )
+
+    def _good_events(self) -> Generator[Event, None, str | None]:
+        """Go on from the last good line; return what is wrong with the next, if any."""
+        lines = split_lines(self._log, self.good_bytes, self._end_bytes, self._cancel)
+        for offset_bytes, line, whole in lines:
+            if line is None:
+                return "the line is longer than any record"
+            if not whole:
+                return "the line has no line feed"
+            try:
+                event = record.decode_record(
+                    line, number=self.line + 1, offset_bytes=offset_bytes, verified=True
+                )
+            except BadDataError as error:
+                return str(error)
+            if event.seq != self.seq + 1:
+                return f"event {event.seq} where {self.seq + 1} was expected"
+            chain = record.chain_of(line, self.chain)
+            if chain is None:
+                return "the chain does not hold: this line or the one before is not as written"
+            self.chain = chain
+            self.seq = event.seq
+            self.line += 1
+            self.good_bytes = offset_bytes + len(line) + 1
+            self.last_time = event.time
+            if event.type.startswith(TURN_PREFIX):
+                self.turn_is_open = event.type == TURN_START
+            yield event
+        return None
+
+    def _tail_reason(self) -> str | None:
+        return tail_reason(self._log, self.good_bytes, self._end_bytes, self.seq + 1, self._cancel)
+
+    def _read_header(self) -> tuple[SessionHeader, int]:
+        for attempt in range(2):
+            lines = split_lines(self._log, 0, self._end_bytes, self._cancel, _HEADER_BLOCK_BYTES)
+            for _, line, whole in lines:
+                try:
+                    return self._decode_header(line, whole)
+                except BadDataError as error:
+                    if attempt:
+                        damage = Damage(line=1, offset_bytes=0, reason=str(error))
+                        raise self._damaged(damage) from None
+                break
+        raise self._damaged(Damage(line=1, offset_bytes=0, reason="the log is empty"))
+
+    def _decode_header(self, line: bytes | None, whole: bool) -> tuple[SessionHeader, int]:
+        if line is None or not whole:
+            raise BadDataError("the header is not whole")
+        try:
+            header = record.decode_header(line)
+        except record.UnknownFormatError as error:
+            raise StoreVersionError(
+                where=self._where, found=error.found, supported=record.FORMAT
+            ) from None
+        if not self.name.belongs_to(header.id):
+            raise BadDataError(f"the header names another session, {header.id[:80]!r}")
+        return header, len(line) + 1
+
+    def _damaged(self, damage: Damage) -> LogDamagedError:
+        return LogDamagedError(
+            where=self._where,
+            session=self.name.id,
+            line=damage.line,
+            offset_bytes=damage.offset_bytes,
+            reason=damage.reason,
+            head_seq=getattr(self, "seq", 0),
+        )
+
+
+def resync(
+    log: LogReader, *, offset_bytes: int, line: int, chain: bytes, cancel: CancelFlag | None
+) -> Iterator[Event]:
+    """Every whole line from `offset_bytes` on that parses as a record."""
+    for number, (start, content, whole) in enumerate(
+        split_lines(log, offset_bytes, log.size(), cancel), line
+    ):
+        if content is None or not whole:
+            continue
+        verified = record.chain_of(content, chain) is not None
+        try:
+            event = record.decode_record(
+                content, number=number, offset_bytes=start, verified=verified
+            )
+        except BadDataError:
+            continue
+        chain = bytes.fromhex(event.chain)
+        yield event
