@@ -1,0 +1,258 @@
+"""Inspection: the questions of admission, in the order that decides which refusal wins.
+
+    bytes limit -> name -> claim well-formed -> claim allowed -> claim against bytes ->
+    found type allowed -> header limits -> decode
+
+`admit` stops at the first refusal; `examine` asks on and collects them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from attachstore.admission import archive, audio, pdf, sniffing, text
+from attachstore.admission.decoding import decode
+from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
+from attachstore.admission.images import FORMATS
+from attachstore.admission.media_type import is_textual, normalise
+from attachstore.admission.policy import AdmissionPolicy
+from attachstore.admission.probe import probe
+from attachstore.admission.reading import Reader, open_content
+from attachstore.attachment import Attachment, Content, Header
+from attachstore.disk import unavailable
+from attachstore.errors import (
+    AdmissionError,
+    CorruptImageError,
+    DecoderFailedError,
+    EmptyContentError,
+    EncryptedDocumentError,
+    InvalidDocumentError,
+    InvalidTextError,
+    MediaTypeMismatchError,
+    TooManyBytesError,
+    TooMuchMetadataError,
+    TruncatedImageError,
+    UnsupportedMediaTypeError,
+)
+from attachstore.reference import check_name
+from attachstore.threads import CancelFlag
+
+T = TypeVar("T")
+Report = Callable[[AdmissionError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What admission would say. `header` is None where the type itself could not be settled."""
+
+    header: Header | None
+    frames: int | None
+    pages: int | None
+    findings: tuple[AdmissionError, ...]
+
+    @property
+    def admissible(self) -> bool:
+        return self.header is not None and not self.findings
+
+
+def admit(
+    content: Content,
+    policy: AdmissionPolicy,
+    *,
+    declared: str | None = None,
+    name: str | None = None,
+    cancel: CancelFlag | None = None,
+) -> Attachment:
+    """Let `content` in: what it is, whole, and within the policy's limits.
+
+    Blocking: a picture is decoded in full, which costs CPU time and memory for two of its
+    frames. `content` stays the caller's to close. Raises AdmissionError; UnavailableError if
+    libmagic is needed and missing, or if the bytes cannot be read.
+    """
+    found = _Inspection(content, policy, declared, name, cancel, _refuse).run()
+    if found.header is None:  # pragma: no cover - without a header there was a refusal
+        raise AssertionError(content.digest)
+    return Attachment(
+        content=content, header=found.header, frames=found.frames, pages=found.pages, name=name
+    )
+
+
+def examine(
+    content: Content,
+    policy: AdmissionPolicy,
+    *,
+    declared: str | None = None,
+    name: str | None = None,
+    cancel: CancelFlag | None = None,
+) -> Examination:
+    """Ask every question of `admit`, and report all that it would refuse, not only the first."""
+    findings: list[AdmissionError] = []
+    found = _Inspection(content, policy, declared, name, cancel, findings.append).run()
+    return Examination(found.header, found.frames, found.pages, tuple(findings))
+
+
+def _refuse(error: AdmissionError) -> None:
+    raise error
+
+
+@dataclass(slots=True)
+class _Found:
+    header: Header | None = None
+    frames: int | None = None
+    pages: int | None = None
+
+
+class _Inspection:
+    """One content under one policy; `report` raises or collects."""
+
+    def __init__(
+        self,
+        content: Content,
+        policy: AdmissionPolicy,
+        declared: str | None,
+        name: str | None,
+        cancel: CancelFlag | None,
+        report: Report,
+    ) -> None:
+        self._content = content
+        self._policy = policy
+        self._declared = declared
+        self._name = name
+        self._cancel = cancel
+        self._report = report
+        self._where = "attachment" if name is None else ascii(name[:200])[1:-1]
+        self._found = _Found()
+
+    def run(self) -> _Found:
+        if self._content.size > self._policy.bytes_max:
+            self._report(TooManyBytesError(where=self._where, bytes_max=self._policy.bytes_max))
+        self._reporting(lambda: check_name(self._name) if self._name is not None else None)
+        claim = self._reporting(lambda: self._claim(self._declared))
+        if claim is not None:
+            self._check_allowed(claim)
+        if not self._content.size:
+            self._check_empty(claim)
+            return self._found
+        reader = open_content(self._content, self._cancel)
+        with reader:
+            try:
+                self._inspect(reader, claim)
+            except OSError as error:
+                raise unavailable(error, self._where) from error
+        return self._found
+
+    def _inspect(self, reader: Reader, claim: str | None) -> None:
+        media_type = sniffing.find(reader) if claim is None else sniffing.settle(reader, claim)
+        if claim is not None and media_type != claim:
+            self._report(
+                MediaTypeMismatchError(where=self._where, declared=claim, found=media_type)
+            )
+        if media_type != claim:
+            self._check_allowed(media_type)
+        header = probe(reader, media_type)
+        reader.seek(0)
+        self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
+        self._found.header = header
+
+    def _look_inside(self, reader: Reader, media_type: str, header: Header | None) -> None:
+        """Limits, completeness, decoding. Raises AdmissionError and Defect."""
+        if media_type in FORMATS:
+            size = (header.width, header.height) if header is not None else (None, None)
+            if size[0] is None or size[1] is None:
+                raise _headless(reader, media_type)
+            self._found.frames = decode(
+                reader, media_type, (size[0], size[1]), self._policy, self._where
+            )
+        elif media_type == "application/pdf":
+            self._found.pages = pdf.count_pages(reader)
+        elif media_type == archive.ZIP or media_type in archive.OFFICE:
+            archive.check(reader, self._policy.archive_entries_max, self._policy.archive_bytes_max)
+        elif media_type in _AUDIO_CHECKS:
+            _AUDIO_CHECKS[media_type](reader)
+        elif is_textual(media_type) and self._policy.text_utf8:
+            self._check_utf8(reader, media_type)
+
+    def _guarded(self, media_type: str, look: Callable[[], None]) -> None:
+        """Turn what `look` raises into this package's errors, and report them."""
+        try:
+            look()
+        except AdmissionError as error:
+            self._report(error)
+        except Defect as defect:
+            if not self._is_tolerated(media_type, defect):
+                self._report(self._translated(media_type, defect))
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - parsers raise whatever they like on hostile bytes
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            self._report(
+                DecoderFailedError(where=self._where, media_type=media_type, reason=reason)
+            )
+
+    def _is_tolerated(self, media_type: str, defect: Defect) -> bool:
+        if media_type in FORMATS or isinstance(defect, Excess):
+            return False
+        if isinstance(defect, Locked):
+            return self._policy.encrypted_documents
+        return self._policy.broken_documents
+
+    def _translated(self, media_type: str, defect: Defect) -> AdmissionError:
+        where = self._where
+        if isinstance(defect, Locked):
+            return EncryptedDocumentError(where=where, media_type=media_type)
+        if isinstance(defect, Excess):
+            return TooMuchMetadataError(where=where, media_type=media_type, reason=defect.reason)
+        if media_type not in FORMATS:
+            return InvalidDocumentError(where=where, media_type=media_type, reason=defect.reason)
+        if isinstance(defect, Cut):
+            return TruncatedImageError(where=where, media_type=media_type, reason=defect.reason)
+        return CorruptImageError(where=where, media_type=media_type, reason=defect.reason)
+
+    def _reporting(self, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except AdmissionError as error:
+            error.where = self._where
+            self._report(error)
+            return None
+
+    def _claim(self, declared: str | None) -> str | None:
+        return None if declared is None else normalise(declared)
+
+    def _check_allowed(self, media_type: str) -> None:
+        if not self._policy.allows(media_type):
+            self._report(UnsupportedMediaTypeError(where=self._where, media_type=media_type))
+
+    def _check_empty(self, claim: str | None) -> None:
+        if claim is None or not claim.startswith("text/"):
+            self._report(EmptyContentError(where=self._where))
+            return
+        self._found.header = Header(media_type=claim)
+
+    def _check_utf8(self, reader: Reader, media_type: str) -> None:
+        wrong = text.check_utf8(reader)
+        if wrong is not None:
+            raise InvalidTextError(
+                where=self._where, media_type=media_type, offset_bytes=wrong[0], reason=wrong[1]
+            )
+
+
+def _headless(reader: Reader, media_type: str) -> Defect:
+    """Why a picture with the right signature has no readable header: mostly, it is cut."""
+    try:
+        for _ in FORMATS[media_type].frames(reader, 1 << 30):
+            return Broken("its header cannot be read")
+    except Defect as defect:
+        return defect
+    return Broken("its header cannot be read")
+
+
+_AUDIO_CHECKS: dict[str, Callable[[Reader], None]] = {
+    "audio/mpeg": audio.check_mpeg,
+    "audio/wav": audio.check_wave,
+    "audio/flac": audio.check_flac,
+    "audio/ogg": audio.check_ogg,
+    "audio/mp4": audio.check_mp4,
+}

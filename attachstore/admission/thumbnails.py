@@ -1,0 +1,50 @@
+"""Thumbnails: small pictures for pages, made of attachments that were admitted before."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from attachstore.admission.decoding import Limits
+from attachstore.admission.images import FORMATS
+from attachstore.admission.pillow import pillow
+from attachstore.admission.policy import AdmissionPolicy
+from attachstore.admission.probe import probe
+from attachstore.errors import AdmissionError, CorruptImageError, UnsupportedMediaTypeError
+
+_WHERE = "thumbnail"
+_LIMITS = AdmissionPolicy.any(pixels_max=200_000_000, side_max=1 << 20)
+
+
+def thumbnail(data: bytes, media_type: str, side_max: int) -> bytes:
+    """A PNG of the first frame, turned upright, no side longer than `side_max` pixels.
+
+    Blocking. Raises AdmissionError if it is no picture, too large, or does not decode.
+    """
+    image_format = FORMATS.get(media_type)
+    header = probe(data, media_type)
+    if image_format is None or header is None or not header.width or not header.height:
+        raise UnsupportedMediaTypeError(where=_WHERE, media_type=media_type)
+    Limits(_LIMITS, media_type, _WHERE).add(header.width, header.height)
+    try:
+        return _shrunk(data, image_format.pillow_format, side_max)
+    except AdmissionError:
+        raise
+    except Exception as error:  # Pillow raises whatever its parsers stumble over
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise CorruptImageError(where=_WHERE, media_type=media_type, reason=reason) from error
+
+
+def _shrunk(data: bytes, pillow_format: str, side_max: int) -> bytes:
+    library = pillow()
+    picture: Any = library.open(io.BytesIO(data), pillow_format)
+    picture.draft(None, (side_max, side_max))  # a JPEG can be decoded smaller in the first place
+    picture = library.operations.exif_transpose(picture)
+    mode = (
+        "RGBA" if picture.mode in {"LA", "PA", "RGBA"} or "transparency" in picture.info else "RGB"
+    )
+    picture = picture.convert(mode)
+    picture.thumbnail((side_max, side_max))
+    target = io.BytesIO()
+    picture.save(target, "PNG", optimize=True)
+    return target.getvalue()
