@@ -16,6 +16,7 @@ from attachstore.errors.error import (
 from attachstore.errors.rejected import (
     CorruptImageError,
     DecoderFailedError,
+    DestinationError,
     DimensionLimitError,
     EmptyContentError,
     EncryptedDocumentError,
@@ -75,6 +76,7 @@ __all__ = [
     "CorruptImageError",
     "DanglingReferenceError",
     "DecoderFailedError",
+    "DestinationError",
     "DimensionLimitError",
     "EmptyContentError",
     "EncryptedDocumentError",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attachstore.errors.error import AdmissionError, EventError
+from attachstore.errors.error import AdmissionError, EventError, RejectedError
 
 
 class EmptyContentError(AdmissionError):
@@ -227,4 +227,13 @@ class InvalidSessionIdError(EventError):
     what = "{session} is not a session id: {reason}"
     mend = "Use 1 to 512 bytes of UTF-8 without NUL."
     session: str
+    reason: str
+
+
+class DestinationError(RejectedError):
+    """A file or folder that something was to be written to, and that holds something else."""
+
+    code = "destination-refused"
+    what = "nothing was written there: {reason}"
+    mend = "Name a new file, or a new or empty folder, in a folder that exists."
     reason: str
