@@ -1,0 +1,210 @@
+"""Check objects with all cores: every byte hashed, the header compared with what logs claim.
+
+Threads, because BLAKE3 and preadv release the interpreter's lock. Each has one buffer of 1 MiB
+for all its work, and at most two batches per thread wait, so memory does not depend on how many
+objects there are, nor on their sizes.
+
+ (1) "Corrupt" is said only of bytes that were read twice, the second time from a name opened
+     anew and past the caches.
+ (2) "Missing" is what opening the name said, at that moment.
+ (3) Whatever the medium did not answer is `unreadable`, never one of the two above.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from attachstore.admission.probe import differences, probe
+from attachstore.digest import Digest, Hasher
+from attachstore.disk import BLOCK_BYTES
+from attachstore.errors import AttachstoreError, ObjectCorruptError, ResourceExhaustedError
+from attachstore.integrity.table import Claim
+from attachstore.objects.backend import ObjectBackend, StoredObject
+from attachstore.objects.reading import file_of
+from attachstore.objects.verification import read_block
+from attachstore.threads import CancelFlag
+
+BATCH_OBJECTS_MAX = 64
+BATCH_BYTES_MAX = 4 << 20
+_POLL_S = 0.1
+
+Difference: TypeAlias = tuple[str, str, str]
+"""(field, logged value, actual value)"""
+
+Batch: TypeAlias = tuple[int, list["Checked"]]
+"""How many objects were checked, and those that are not good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An object to check. `size_bytes` is an estimate that decides how work is shared out."""
+
+    digest: Digest
+    size_bytes: int
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What was found wrong with an object: either an error, or claims that do not hold."""
+
+    task: Task
+    error: AttachstoreError | None = None
+    mismatches: tuple[tuple[Claim, tuple[Difference, ...]], ...] = ()
+
+    @property
+    def good(self) -> bool:
+        return self.error is None and not self.mismatches
+
+
+class Checker:
+    """One thread's way to check objects, one after the other."""
+
+    def __init__(self, backend: ObjectBackend, stop: CancelFlag) -> None:
+        self._backend = backend
+        self._stop = stop
+        self._buffer = memoryview(bytearray(BLOCK_BYTES))
+        self.bytes_done = 0
+
+    def check(self, task: Task) -> Checked:
+        """Read the object, twice if it looks corrupt. Raises Cancelled."""
+        try:
+            found = self._read(task, fresh=False)
+            if isinstance(found.error, ObjectCorruptError):
+                found = self._read(task, fresh=True)
+        except AttachstoreError as error:
+            return Checked(task, error)
+        return found
+
+    def _read(self, task: Task, *, fresh: bool) -> Checked:
+        with self._backend.open(task.digest, fresh=fresh) as stored:
+            actual, size_bytes = self._hash(stored)
+            if actual != task.digest:
+                error = ObjectCorruptError(
+                    where=stored.location,
+                    digest=str(task.digest),
+                    actual=str(actual),
+                    size_bytes=size_bytes,
+                )
+                return Checked(task, error)
+            return Checked(task, None, tuple(self._mismatches(task, stored, size_bytes)))
+
+    def _hash(self, stored: StoredObject) -> tuple[Digest, int]:
+        hasher = Hasher()
+        size_bytes = 0
+        while True:
+            filled = read_block(stored, self._buffer, size_bytes, self._stop)
+            hasher.update(self._buffer[:filled])
+            size_bytes += filled
+            self.bytes_done += filled
+            if filled < len(self._buffer):
+                return hasher.digest(), size_bytes
+
+    def _mismatches(
+        self, task: Task, stored: StoredObject, size_bytes: int
+    ) -> Iterator[tuple[Claim, tuple[Difference, ...]]]:
+        """Claims that the bytes just hashed do not bear out."""
+        whole = size_bytes < len(self._buffer)  # then the buffer still holds all of them
+        for claim in task.claims:
+            source = self._buffer[:size_bytes] if whole else file_of(stored)
+            found = differences(
+                claim.reference(task.digest), size_bytes, probe(source, claim.media_type)
+            )
+            if found:
+                yield claim, found
+
+
+class CheckPool:
+    """Checks many objects at once. Used by one thread, which is told how far the work is."""
+
+    def __init__(
+        self,
+        backend: ObjectBackend,
+        *,
+        workers: int | None = None,
+        waiting: Callable[[int], None] = lambda _bytes_done: None,
+    ) -> None:
+        """`waiting` is called a few times a second with the bytes read so far; it may raise."""
+        self._backend = backend
+        self._workers = workers or _cores()
+        self._waiting = waiting
+        self._stop = CancelFlag()
+        self._idle = list[Checker]()
+        self._checkers = list[Checker]()
+
+    @property
+    def bytes_done(self) -> int:
+        """Bytes read, second readings included."""
+        return sum(checker.bytes_done for checker in self._checkers)
+
+    def run(self, tasks: Iterable[Task]) -> Generator[Batch]:
+        """Yield, batch by batch in any order, how many objects were checked and the bad ones.
+
+        Tasks are taken from the iterable as they are needed. Raises what `waiting` raises,
+        after all threads have ended; closing the iterator ends them too.
+        """
+        batches = _batches(tasks)
+        pending = set[Future[Batch]]()
+        with ThreadPoolExecutor(self._workers, "attachstore-scan") as executor:
+            try:
+                for batch in batches:
+                    pending.add(self._submit(executor, batch))
+                    while len(pending) >= 2 * self._workers:
+                        yield from self._finished(pending)
+                while pending:
+                    yield from self._finished(pending)
+            finally:
+                self._stop.set()
+                executor.shutdown(cancel_futures=True)
+
+    def _submit(self, executor: ThreadPoolExecutor, batch: list[Task]) -> Future[Batch]:
+        try:
+            return executor.submit(self._check_batch, batch)
+        except RuntimeError as error:  # "can't start new thread"
+            raise ResourceExhaustedError(
+                where="scan", resource="threads", reason=str(error)
+            ) from None
+
+    def _finished(self, pending: set[Future[Batch]]) -> Iterator[Batch]:
+        """Wait until something is done, or for a moment; take what is done out of `pending`."""
+        done, _ = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
+        pending -= done
+        self._waiting(self.bytes_done)
+        for future in done:
+            yield future.result()
+
+    def _check_batch(self, batch: list[Task]) -> Batch:
+        try:
+            checker = self._idle.pop()
+        except IndexError:
+            checker = Checker(self._backend, self._stop)
+            self._checkers.append(checker)
+        try:
+            found = [checker.check(task) for task in batch]
+        finally:
+            self._idle.append(checker)
+        return len(batch), [checked for checked in found if not checked.good]
+
+
+def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    """Small objects together, so that handing over costs little; large ones alone."""
+    batch, bytes_planned = list[Task](), 0
+    for task in tasks:
+        batch.append(task)
+        bytes_planned += task.size_bytes
+        if len(batch) == BATCH_OBJECTS_MAX or bytes_planned >= BATCH_BYTES_MAX:
+            yield batch
+            batch, bytes_planned = [], 0
+    if batch:
+        yield batch
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

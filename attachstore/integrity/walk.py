@@ -1,0 +1,108 @@
+"""Walk every session log for a scan, one at a time, in bounded memory, writing nothing.
+
+Beside writers: a session that is gone by the time it is read is no finding, somebody deleted it;
+the last line of a live log may be unfinished, which is an uncommitted tail, a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
+from attachstore.integrity.report import Finding, Kind
+from attachstore.sessions.event import Damage, Event, Tail
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.record import CHAIN_START
+from attachstore.sessions.scan import Scan, resync
+from attachstore.threads import CancelFlag
+
+
+@dataclass(slots=True)
+class LogOutcome:
+    """How the reading of one log ended."""
+
+    session: str
+    path: str
+    vanished: bool = False
+    tail: Tail | None = None
+    damage: Damage | None = None
+    error: AttachstoreError | None = None
+
+    def finding(self) -> Finding | None:
+        """What to tell about it, if anything."""
+        if self.error is not None:
+            what = f"session {self.session!r} cannot be read: {self.error}"
+            return Finding(
+                kind=Kind.LOG_UNREADABLE, what=what, session=self.session, path=self.path
+            )
+        if self.damage is not None:
+            return self._about(self.damage.line, self.damage)
+        if self.tail is not None:
+            return self._about(None, self.tail)
+        return None
+
+    def _about(self, line: int | None, part: Damage | Tail) -> Finding:
+        damaged = isinstance(part, Damage)
+        place = f"line {line}, byte {part.offset_bytes}" if damaged else f"byte {part.offset_bytes}"
+        state = "is damaged" if damaged else "has an uncommitted tail"
+        return Finding(
+            kind=Kind.LOG_DAMAGED if damaged else Kind.UNCOMMITTED_TAIL,
+            what=f"session {self.session!r} {state} at {place}: {part.reason}",
+            session=self.session,
+            path=self.path,
+            line=line,
+            offset_bytes=part.offset_bytes,
+            size_bytes=None if damaged else part.size_bytes,
+        )
+
+
+class LogWalk:
+    """Reads the logs of a store, as often as asked."""
+
+    def __init__(self, logs: SessionLogs, cancel: CancelFlag | None) -> None:
+        self._medium = logs.medium
+        self._cancel = cancel
+
+    @property
+    def location(self) -> str:
+        return self._medium.location
+
+    def names(self) -> Iterator[SessionName]:
+        """Sessions there are; one may be gone by the time it is read."""
+        return self._medium.names()
+
+    def strays(self) -> Iterator[str]:
+        """Paths of what belongs to no session."""
+        return self._medium.strays()
+
+    def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[Event]:
+        """Yield every event whose line parses, beyond damage too (`verified` tells them apart).
+
+        Then `outcome` says how the log is.
+        """
+        try:
+            with self._medium.open(name) as log:
+                try:
+                    scan = Scan(log, name, where=outcome.path, cancel=self._cancel)
+                except LogDamagedError as error:  # no header: the events may still be there
+                    outcome.damage = Damage(
+                        line=error.line, offset_bytes=error.offset_bytes, reason=error.reason
+                    )
+                    yield from resync(
+                        log, offset_bytes=0, line=1, chain=CHAIN_START, cancel=self._cancel
+                    )
+                    return
+                outcome.session = scan.header.id
+                yield from scan.events()
+                yield from scan.resync()
+                outcome.tail, outcome.damage = scan.tail, scan.damage
+        except SessionMissingError:
+            outcome.vanished = True
+        except AttachstoreError as error:
+            outcome.error = error
+
+    def outcome_of(self, name: SessionName) -> LogOutcome:
+        """For `read` to fill in."""
+        return LogOutcome(name.id, self._medium.where(name))

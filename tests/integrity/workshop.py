@@ -1,0 +1,73 @@
+"""A small store to damage: objects and logs without the facade, on any media."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from attachstore.admission.probe import probe
+from attachstore.attachment import Attachment, BytesContent
+from attachstore.integrity import ScanReport, scan
+from attachstore.integrity.scan import ProgressCallback
+from attachstore.objects.backend import ObjectBackend
+from attachstore.objects.memory import MemoryBackend
+from attachstore.objects.store import ObjectStore
+from attachstore.reference import Reference
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.medium import SessionMedium
+from attachstore.sessions.memory import MemoryMedium
+from attachstore.threads import CancelFlag
+
+
+def png(width: int = 3, height: int = 2) -> bytes:
+    """The front of a PNG, which is all that the probe looks at."""
+    header = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\0\0\0"
+    return b"\x89PNG\r\n\x1a\n" + (13).to_bytes(4, "big") + header + b"\0\0\0\0"
+
+
+@dataclass
+class Workshop:
+    backend: ObjectBackend
+    medium: SessionMedium
+
+    def __post_init__(self) -> None:
+        self.objects = ObjectStore(self.backend)
+        self.logs = SessionLogs(self.medium, lambda _reference: None)
+
+    def put(
+        self, data: bytes, media_type: str = "text/plain", name: str | None = None
+    ) -> Reference:
+        """Commit `data` as if admission had let it in."""
+        header = probe(data, media_type)
+        assert header is not None
+        attachment = Attachment(content=BytesContent(data), header=header, name=name)
+        return self.objects.commit(attachment).reference
+
+    def log(self, session: str, *events: object) -> None:
+        """Append events; the session is made if it is not there, and let go afterwards."""
+        known = {summary.id for summary in self.logs.list()}
+        writer = self.logs.load(session) if session in known else self.logs.create(session)
+        writer.append_many([("message", event) for event in events])
+        writer.close()
+
+    def scan(
+        self,
+        *,
+        subset: tuple[int, int] | None = None,
+        quarantine: bool = False,
+        progress: ProgressCallback | None = None,
+        cancel: CancelFlag | None = None,
+        workers: int | None = 2,
+    ) -> ScanReport:
+        return scan(
+            self.objects,
+            self.logs,
+            subset=subset,
+            quarantine=quarantine,
+            progress=progress,
+            cancel=cancel,
+            workers=workers,
+        )
+
+
+def in_memory() -> Workshop:
+    return Workshop(MemoryBackend(), MemoryMedium())
