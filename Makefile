@@ -11,7 +11,7 @@ FILES ?=
 WORKERS ?= 2
 
 bin := .venv/bin
-pip := $(bin)/python -m pip --quiet --quiet --disable-pip-version-check --no-input
+pip := $(bin)/python -m pip --quiet --quiet --disable-pip-version-check --no-input --no-cache-dir
 
 .PHONY: help
 help: ## list the targets
@@ -51,6 +51,7 @@ lock: .venv/development ## choose and pin the newest versions that pyproject.tom
 
 .PHONY: setup
 setup: .venv/development ## only make .venv, with everything for development
+	@echo ".venv is ready"
 
 # Stamps: set-up runs again only when what it was made from has changed.
 
