@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -23,23 +24,13 @@ TOP_LEVEL = {
     "tests",
 }
 
-# Written in two parts, so that this file passes its own check.
-UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
-# Where somebody's files lie, or where packages come from: true on one machine only.
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
+# Where files lie on one machine, or where its packages come from.
 MACHINE = re.compile(
-    r"/ro"
-    r"ot/|/ho"
-    r"me/[a-z]|/Us"
-    r"ers/[A-Za-z]|/wo"
-    r"rk/(main|shared)|\.\./sha"
-    r"red"
-    r"|pypi\.o"
-    r"rg|pythonhos"
-    r"ted\.|npmjs\.(org|com)"
-    r"|(^|\s)--(extra-)?ind"
-    r"ex-url|(^|\s)--find-lin"
-    r"ks|/sim"
-    r"ple/"
+    rf"{re.escape(str(ROOT))}\b|{re.escape(str(Path.home() / 'x')[:-1])}"
+    r"|/root/|/work/(main|shared)|\.\./shared"
+    r"|pypi\.org|pythonhosted\.|npmjs\.(org|com)|/simple/"
+    r"|(^|\s)--(extra-)?index-url|(^|\s)--find-links"
 )
 
 
@@ -71,6 +62,7 @@ def test_no_file_holds_a_mark_that_belongs_to_one_desk(pattern: re.Pattern[str])
     marked = [
         f"{shown(path)}:{number}: {line.strip()[:80]}"
         for path in files()
+        if path != Path(__file__)  # which names what it looks for
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1)
         if pattern.search(line)
     ]
