@@ -77,6 +77,32 @@ class Worker:
         flag = CancelFlag()
         return await self._settle(self._submit(lambda: function(flag, *args, **kwargs)), flag)
 
+    async def hold(
+        self,
+        discard: Callable[[R], None],
+        function: Callable[Concatenate[CancelFlag, P], R],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R:
+        """As `run`, for results that hold a descriptor or a lock.
+
+        A caller that was cancelled in the last moment never sees the result: `discard` lets it
+        go.
+        """
+        flag = CancelFlag()
+        work = self._submit(lambda: function(flag, *args, **kwargs))
+        try:
+            return await self._settle(work, flag)
+        except asyncio.CancelledError:
+            if not work.cancelled() and work.exception() is None:
+                discard(work.result())
+            raise
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     async def iterate(self, start: Callable[[CancelFlag], Iterator[R]]) -> AsyncGenerator[R]:
         """Yield what the iterator that `start` makes yields, a batch of items per thread hop.
 
