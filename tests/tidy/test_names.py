@@ -25,10 +25,12 @@ TOP_LEVEL = {
 }
 
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
-# Where files lie on one machine, or where its packages come from.
+# Where files lie on this machine, unless in a place with a name like any other.
+PLACES = [str(place) for place in (ROOT, Path.home()) if len(place.parts) > 2]
+# That, or where packages come from: true on one desk only.
 MACHINE = re.compile(
-    rf"{re.escape(str(ROOT))}\b|{re.escape(str(Path.home() / 'x')[:-1])}"
-    r"|/root/|/work/(main|shared)|\.\./shared"
+    "".join(rf"{re.escape(place)}/|" for place in PLACES)
+    + r"/root/|/work/(main|shared)|\.\./shared"
     r"|pypi\.org|pythonhosted\.|npmjs\.(org|com)|/simple/"
     r"|(^|\s)--(extra-)?index-url|(^|\s)--find-links"
 )
