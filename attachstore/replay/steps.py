@@ -1,0 +1,185 @@
+"""replay: a session read back, each of its references resolved to a typed outcome.
+
+    session log ──events──▶ Event ──resolve──▶ Step ──▶ export, page, or whoever asked
+
+Nothing is executed and nothing is written, repaired or locked: a read-only copy of a store is
+enough. Memory is bounded, whatever the length of the session.
+
+ (1) Every reference of an event appears in its step, in the order of the event's data.
+ (2) `ok` means: all bytes were read, they hash to the digest, and size, type and pixels are
+     those the log says, as by `ObjectStore.read`.
+ (3) Equal references (but for their names) are verified once, the outcome is remembered. What
+     was `unreadable` is tried again: the medium may have come back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from attachstore.errors import (
+    AttachstoreError,
+    HeaderMismatchError,
+    ObjectCorruptError,
+    ObjectMissingError,
+)
+from attachstore.objects.store import ObjectStore
+from attachstore.reference import Reference
+from attachstore.sessions.data import references_in
+from attachstore.sessions.event import Event
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.reading import Damaged
+from attachstore.threads import CancelFlag
+
+REMEMBERED_MAX = 65_536
+"""Outcomes kept; beyond it the one not asked for longest is forgotten and verified again."""
+
+
+class Outcome(StrEnum):
+    """What became of one reference."""
+
+    OK = "ok"
+    MISSING = "missing"
+    CORRUPT = "corrupt"
+    HEADER_MISMATCH = "header-mismatch"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """One reference of an event; `error` says why, unless the outcome is `ok`."""
+
+    reference: Reference
+    pointer: str
+    """Where it is in the event's data: a JSON pointer (RFC 6901)."""
+    outcome: Outcome
+    error: AttachstoreError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """An event and what became of its references."""
+
+    event: Event
+    attachments: tuple[Resolved, ...]
+
+    @property
+    def error(self) -> AttachstoreError | None:
+        """That of the first attachment that is not `ok`."""
+        return next((each.error for each in self.attachments if each.error is not None), None)
+
+
+def replay(
+    logs: SessionLogs,
+    objects: ObjectStore,
+    session_id: str,
+    *,
+    at: int | None = None,
+    damaged: Damaged = "raise",
+    cancel: CancelFlag | None = None,
+) -> Iterator[Step]:
+    """Read the session back up to event `at`, or all of it, resolving every reference.
+
+    A reference that does not resolve is an outcome, not an exception; `strict` makes it one.
+    Damage in the log: "raise" yields the events before it, then raises; "stop" ends there
+    quietly; "resync" goes on with every later event that parses (`event.verified` is False for
+    those not chained to their predecessor). Damage after `at` is not looked at.
+
+    Raises:
+        SessionMissingError, LogDamagedError, UnavailableError: about the log itself.
+    """
+    if at is not None and at < 0:
+        message = f"at must be 0 or more: {at}"
+        raise ValueError(message)
+    events = logs.events(session_id, damaged=damaged, cancel=cancel)
+    return _steps(events, Resolver(objects, cancel), at)
+
+
+def strict(steps: Iterable[Step]) -> Iterator[Step]:
+    """The same steps; after the first with an attachment that is not `ok`, its error is raised."""
+    for step in steps:
+        yield step
+        if step.error is not None:
+            raise step.error
+
+
+def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreError | None:
+    """Hand every step to `add`; return the error that the steps ended in, if they did.
+
+    An error that `add` raises is raised.
+    """
+    pending = iter(steps)
+    while True:
+        try:
+            step = next(pending, None)
+        except AttachstoreError as error:
+            return error
+        if step is None:
+            return None
+        add(step)
+
+
+def _steps(events: Iterator[Event], resolver: Resolver, at: int | None) -> Iterator[Step]:
+    if at == 0:
+        return
+    for event in events:
+        if at is None or event.seq <= at:
+            yield resolver.step(event)
+        if at is not None and event.seq >= at and event.verified:
+            return  # before the next line is read: it may be the damaged one
+
+
+class Resolver:
+    """Verifies references, each distinct one once."""
+
+    def __init__(self, objects: ObjectStore, cancel: CancelFlag | None = None) -> None:
+        self._objects = objects
+        self._cancel = cancel
+        self._known: OrderedDict[Reference, tuple[Outcome, AttachstoreError | None]] = OrderedDict()
+
+    def step(self, event: Event) -> Step:
+        """The event with what became of its references."""
+        attachments: list[Resolved] = []
+        for pointer, reference in references_in(event.data):
+            outcome, error = self.resolve(reference)
+            attachments.append(
+                Resolved(reference=reference, pointer=pointer, outcome=outcome, error=error)
+            )
+        return Step(event=event, attachments=tuple(attachments))
+
+    def resolve(self, reference: Reference) -> tuple[Outcome, AttachstoreError | None]:
+        """The outcome and its error. Costs one read and hash of the object, the first time."""
+        key = reference.without_name()
+        known = self._known.get(key)
+        if known is not None:
+            self._known.move_to_end(key)
+            return known
+        error = self._verify(reference)
+        found = outcome_of(error), error
+        if found[0] is not Outcome.UNREADABLE:
+            self._known[key] = found
+            if len(self._known) > REMEMBERED_MAX:
+                self._known.popitem(last=False)
+        return found
+
+    def _verify(self, reference: Reference) -> AttachstoreError | None:
+        try:
+            self._objects.stream(reference, self._cancel).close()
+        except AttachstoreError as error:
+            return error
+        return None
+
+
+def outcome_of(error: AttachstoreError | None) -> Outcome:
+    """The outcome that an error from reading an object stands for; none stands for `ok`."""
+    if error is None:
+        return Outcome.OK
+    if isinstance(error, ObjectMissingError):
+        return Outcome.MISSING
+    if isinstance(error, ObjectCorruptError):
+        return Outcome.CORRUPT
+    if isinstance(error, HeaderMismatchError):
+        return Outcome.HEADER_MISMATCH
+    return Outcome.UNREADABLE

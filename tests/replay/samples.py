@@ -1,0 +1,206 @@
+"""A session made by hand, good and bad attachments in it, without a log on disk."""
+
+import dataclasses
+import functools
+import io
+import math
+import random
+from typing import Any
+
+from PIL import Image, ImageDraw, ImageFilter
+
+from attachstore.attachment import Attachment, BytesContent, Header
+from attachstore.objects.memory import MemoryBackend
+from attachstore.objects.store import ObjectStore
+from attachstore.reference import Reference
+from attachstore.replay.steps import Resolver, Step
+from attachstore.sessions.event import Event, Parent, SessionHeader, SessionView
+
+
+class SampleSession:
+    """Objects in memory and the steps of events that refer to them."""
+
+    def __init__(self, session_id: str = "s-1", **header: Any) -> None:
+        self.backend = MemoryBackend()
+        self.objects = ObjectStore(self.backend)
+        self.events: list[Event] = []
+        self.header = SessionHeader(
+            id=session_id, created_at="2026-03-04T17:06:07.000000Z", **header
+        )
+
+    def commit(self, data: bytes, media_type: str, **fields: Any) -> Reference:
+        """Store `data` as if it had been admitted."""
+        sizes = {key: fields.pop(key, None) for key in ("width", "height")}
+        header = Header(media_type=media_type, **sizes)
+        attachment = Attachment(content=BytesContent(data), header=header, **fields)
+        return self.objects.commit(attachment).reference
+
+    def picture(self, image: Image.Image, kind: str, name: str | None, **options: Any) -> Reference:
+        data = encoded(image, kind, **options)
+        frames = 1 + len(options.get("append_images", ()))
+        return self.commit(
+            data,
+            f"image/{kind}",
+            width=image.width,
+            height=image.height,
+            frames=frames,
+            name=name,
+        )
+
+    def append(self, type_: str, data: Any, **fields: Any) -> Event:
+        seq = len(self.events) + 1
+        day, second = divmod(seq * 37, 60 * 60)
+        values: dict[str, Any] = {
+            "seq": seq,
+            "time": f"2026-03-{4 + day:02d}T17:{second // 60:02d}:{second % 60:02d}.000000Z",
+            "type": type_,
+            "data": data,
+            "chain": f"{seq:032x}",
+            "line": seq + 1,
+            "offset_bytes": 300 + 400 * seq,
+        }
+        self.events.append(Event(**values | fields))
+        return self.events[-1]
+
+    def steps(self) -> list[Step]:
+        resolver = Resolver(self.objects)
+        return [resolver.step(event) for event in self.events]
+
+    def view(self, **changes: Any) -> SessionView:
+        last = self.events[-1] if self.events else None
+        whole = SessionView(
+            header=self.header,
+            head_seq=last.seq if last else 0,
+            head_chain=last.chain if last else "0" * 32,
+            size_bytes=300 + 400 * len(self.events),
+            last_time=last.time if last else None,
+            closers=(),
+            tail=None,
+            damage=None,
+        )
+        return dataclasses.replace(whole, **changes)
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    target = io.BytesIO()
+    image.save(target, kind, **options)
+    return target.getvalue()
+
+
+@functools.cache
+def photo(width: int = 800, height: int = 600, seed: int = 1) -> Image.Image:
+    """Something like a landscape at dusk."""
+    image = Image.new("RGB", (width, height))
+    draw = ImageDraw.Draw(image)
+    for y in range(height):
+        share = y / height
+        draw.line(
+            [(0, y), (width, y)],
+            (int(250 - 160 * share), int(170 - 90 * share), int(110 + 60 * share)),
+        )
+    draw.ellipse([width * 0.62, height * 0.2, width * 0.74, height * 0.36], (255, 236, 190))
+    chance = random.Random(seed)
+    for layer in range(4):
+        base = height * (0.5 + 0.12 * layer)
+        points = [
+            (x, base + 40 * math.sin(x / (60 + 30 * layer) + layer) + chance.uniform(-6, 6))
+            for x in range(0, width + 20, 20)
+        ]
+        tone = 90 - 22 * layer
+        draw.polygon([(0, height), *points, (width, height)], (tone, tone - 10, tone + 20))
+    return image.filter(ImageFilter.GaussianBlur(1))
+
+
+@functools.cache
+def screenshot(width: int = 1280, height: int = 800) -> Image.Image:
+    """Something like a window with lines of code."""
+    image = Image.new("RGB", (width, height), (250, 250, 252))
+    draw = ImageDraw.Draw(image)
+    draw.rectangle([0, 0, width, 40], (52, 58, 70))
+    draw.rectangle([0, 40, 220, height], (236, 238, 242))
+    chance = random.Random(7)
+    for line in range(26):
+        x = 250 + 24 * chance.randint(0, 3)
+        for _ in range(chance.randint(1, 5)):
+            length = chance.randint(30, 160)
+            colour = chance.choice([(60, 90, 170), (40, 40, 50), (150, 60, 60), (60, 130, 90)])
+            draw.rectangle([x, 70 + 27 * line, x + length, 82 + 27 * line], colour)
+            x += length + 14
+    return image
+
+
+def showcase() -> SampleSession:
+    """A session with one of everything, as a reader would meet it."""
+    session = SampleSession(
+        "agents/night-build 2026-03-04",
+        cwd="/home/kim/projects/harbour",
+        parent=Parent(id="agents/night-build", seq=3, chain="3" * 32),
+        meta={"title": "Why does the harbour map flicker?", "model": "sample-1", "tags": ["map"]},
+    )
+    jpeg = session.picture(photo(), "jpeg", "harbour at dusk.jpg", quality=88)
+    png = session.picture(screenshot(), "png", "Screenshot 2025-03-04 at 5.06.07\u202fPM.png")
+    frames = [photo(240, 180, seed) for seed in range(2, 8)]
+    gif = session.picture(frames[0], "gif", "loop.gif", save_all=True, append_images=frames[1:])
+    log = "".join(f"17:06:{n % 60:02d} tile {n:05d} drawn in {n % 17} ms\n" for n in range(9000))
+    text = session.commit(log.encode(), "text/plain", name="render.log")
+    pages = [photo(200, 280, seed) for seed in range(20, 32)]
+    pdf = session.commit(
+        encoded(pages[0], "pdf", save_all=True, append_images=pages[1:]),
+        "application/pdf",
+        pages=12,
+        name="report.pdf",
+    )
+    audio = session.commit(b"RIFF" + b"\0" * 400_000, "application/octet-stream", name="clip.bin")
+    lost = session.picture(photo(seed=9), "webp", "gone.webp")
+    torn = session.picture(photo(300, 300, 11), "png", "torn.png")
+    session.append("session/start", {"cwd": "/home/kim/projects/harbour", "pid": 4711})
+    session.append("turn/start", {"turn": 1})
+    session.append(
+        "message",
+        {
+            "role": "user",
+            "content": ["Since yesterday the map flickers. Here is what I see:", jpeg, png],
+        },
+    )
+    session.append(
+        "message",
+        {
+            "role": "assistant",
+            "content": "The tiles at the water's edge are drawn twice.\n\nI will look at the "
+            "render log and at the last frames of the animation.",
+            "usage": {"input_tokens": 5210, "output_tokens": 88},
+            "model": "sample-1",
+        },
+    )
+    session.append(
+        "tool/call",
+        {"name": "run_shell", "arguments": {"command": "make render", "env": {"JOBS": 2}}},
+    )
+    session.append(
+        "tool/result",
+        {
+            "role": "tool",
+            "content": [{"type": "text", "text": "9000 tiles, 41 drawn twice"}, text, gif],
+        },
+    )
+    session.append("attachment", {"file": pdf})
+    session.append(
+        "message",
+        {
+            "role": "user",
+            "content": ["Again, with sound:", {"type": "media", "source": jpeg}, audio],
+        },
+    )
+    wrong = dataclasses.replace(png, width=1281, name="edited.png")
+    session.append(
+        "message", {"role": "user", "content": ["Compare with these:", lost, torn, wrong]}
+    )
+    session.append(
+        "message", {"role": "assistant", "content": "Found it: " + "the cache key. " * 300}
+    )
+    session.append(
+        "turn/end", {"reason": "done", "steps": [1, 2, 3], "nested": {"deep": {"er": []}}}
+    )
+    del session.backend.objects[lost.digest]
+    session.backend.objects[torn.digest] = b"\0" + session.backend.objects[torn.digest][1:]
+    return session
