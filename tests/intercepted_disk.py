@@ -1,0 +1,63 @@
+"""InterceptedDisk: a disk in front of a disk, with one place where every call passes."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from attachstore.disk import Disk
+
+METHODS = frozenset(
+    name for name, _ in inspect.getmembers(Disk, inspect.isfunction) if name[0] != "_"
+)
+"""Every call a Disk has."""
+
+READS = frozenset({"read_into", "status", "status_followed", "status_open", "names"})
+OPENS = frozenset(name for name in METHODS if name.startswith("open_")) | {"create"}
+"""Calls that return a descriptor."""
+SYNCS = frozenset({"sync_file", "sync_data", "sync_directory"})
+CHANGES = (
+    METHODS
+    - READS
+    - SYNCS
+    - {
+        "open_read",
+        "open_write",
+        "open_directory",
+        "open_source",
+        "close",
+        "lock",
+        "drop_cache",
+        "start_writeout",
+    }
+)
+"""Calls that change bytes or names."""
+
+
+class InterceptedDisk(Disk):
+    """Hands every call to `disk`, through `intercept`.
+
+    A call that `disk` makes to itself (sync_directory opens the directory) is not seen.
+    """
+
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk or Disk()
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        """Make the call, or do not. `arguments` are the positional ones."""
+        return call()
+
+
+def _passing(method: str) -> Callable[..., Any]:
+    @functools.wraps(getattr(Disk, method))
+    def passed(self: InterceptedDisk, *arguments: Any, **options: Any) -> Any:
+        call = functools.partial(getattr(self.disk, method), *arguments, **options)
+        return self.intercept(method, call, arguments)
+
+    return passed
+
+
+for _method in METHODS:
+    setattr(InterceptedDisk, _method, _passing(_method))
