@@ -15,23 +15,28 @@ from attachstore.sessions.event import (
     SessionView,
     Tail,
 )
+from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.memory import MemoryMedium
+from attachstore.sessions.sessions import Session, Sessions
 
 __all__ = [
     "Damage",
     "Event",
+    "JsonlMedium",
     "MemoryMedium",
     "Parent",
     "RepairReport",
+    "Session",
     "SessionHeader",
     "SessionLog",
     "SessionLogs",
     "SessionMedium",
     "SessionSummary",
     "SessionView",
+    "Sessions",
     "Tail",
     "references_in",
 ]

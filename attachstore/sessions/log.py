@@ -171,7 +171,7 @@ class SessionLog:
             header_line = record.encode_header(header)
             claim = self._medium.claim(self.name)
             try:
-                self._medium.create(self.name, itertools.chain([header_line], lines)).close()
+                self._medium.add(self.name, itertools.chain([header_line], lines)).close()
             finally:
                 claim.release()
             self.header = header
@@ -238,7 +238,7 @@ class SessionLog:
         """Header and first batch appear together; after a failure neither is there."""
         claim = self._medium.claim(self.name)
         try:
-            self._writer = self._medium.create(self.name, [content])
+            self._writer = self._medium.add(self.name, [content])
             self._claim = claim
             self.acknowledged = head
             self.state = State.OPEN

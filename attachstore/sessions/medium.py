@@ -90,7 +90,7 @@ class SessionMedium(Protocol):
         """Take the writer's claim at once. Raises SessionBusyError, naming the holder."""
         ...
 
-    def create(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:
+    def add(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:
         """Make a log that holds `content`, whole and durable, or none at all; open it.
 
         Raises SessionExistsError. If `content` raises, nothing stays. The caller holds the claim.

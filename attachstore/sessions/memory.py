@@ -94,7 +94,7 @@ class MemoryMedium:
             self._claimed.add(name.segment)
         return MemoryClaim(self._claimed, name.segment)
 
-    def create(self, name: SessionName, content: Iterable[bytes]) -> MemoryLog:
+    def add(self, name: SessionName, content: Iterable[bytes]) -> MemoryLog:
         made = bytearray(b"".join(content))
         with self._guard:
             if name.segment in self.logs:

@@ -1,0 +1,54 @@
+"""Removal: a session's directory goes at once, its contents after that.
+
+The directory is renamed to a name that no session can have, and that is synced: from then on
+the session is gone. Only then are the files removed, and what a killed removal leaves is removed
+by the next.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import stat
+from pathlib import Path
+
+from attachstore.disk import Disk
+from attachstore.sessions.durable_names import DurableNames
+
+DELETED_PREFIX = ".deleted-"
+_logger = logging.getLogger("attachstore")
+
+
+def remove_session(disk: Disk, directory: Path, names: DurableNames) -> None:
+    """Remove `directory`, durably. Raises FileNotFoundError and other OSErrors."""
+    doomed = directory.parent / f"{DELETED_PREFIX}{secrets.token_hex(8)}"
+    disk.rename(directory, doomed)
+    names.sync(directory.parent, undo=lambda: disk.rename(doomed, directory))
+    sweep(disk, directory.parent)
+
+
+def sweep(disk: Disk, sessions: Path) -> None:
+    """Remove what deletions have left. A leftover that cannot be removed is logged, and stays."""
+    try:
+        doomed = [name for name in disk.names(sessions) if name.startswith(DELETED_PREFIX)]
+        if doomed:
+            # Another process may have renamed it and not synced yet: then the session would
+            # come back from a power loss without its files.
+            disk.sync_directory(sessions)
+        for name in doomed:
+            _remove_tree(disk, sessions / name)
+    except OSError as error:
+        _logger.warning("leftovers of deleted sessions in %s stay: %s", sessions, error)
+
+
+def _remove_tree(disk: Disk, path: Path) -> None:
+    """Remove `path` and all below it. Links are removed, not followed. Others may help."""
+    try:
+        if stat.S_ISDIR(disk.status(path).st_mode):
+            for name in disk.names(path):
+                _remove_tree(disk, path / name)
+            disk.remove_directory(path)
+        else:
+            disk.unlink(path)
+    except FileNotFoundError:
+        pass  # another process sweeps too
