@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from attachstore.admission.probe import probe
 from attachstore.attachment import Attachment, BytesContent
+from attachstore.disk import Disk
 from attachstore.integrity import ScanReport, scan
 from attachstore.integrity.scan import ProgressCallback
 from attachstore.objects.backend import ObjectBackend
+from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.memory import MemoryBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
+from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.memory import MemoryMedium
@@ -71,3 +75,29 @@ class Workshop:
 
 def in_memory() -> Workshop:
     return Workshop(MemoryBackend(), MemoryMedium())
+
+
+class UnsyncedDisk(Disk):
+    """The real disk without the waiting: these tests do not pull the plug."""
+
+    def sync_file(self, descriptor: int) -> None:
+        return
+
+    def sync_data(self, descriptor: int) -> None:
+        return
+
+    def sync_directory(self, path: Path) -> None:
+        return
+
+
+def on_disk(root: Path) -> Workshop:
+    """A store in a directory, made if it is not there."""
+    disk = UnsyncedDisk()
+    root.mkdir(exist_ok=True)
+    JsonlMedium.create(root, disk)
+    return Workshop(FilesystemBackend.create(root, disk), JsonlMedium(root, disk))
+
+
+def look_at(root: Path, disk: Disk) -> Workshop:
+    """A store that is there, through another disk; nothing is made."""
+    return Workshop(FilesystemBackend(root, disk), JsonlMedium(root, disk))
