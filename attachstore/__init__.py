@@ -1,6 +1,94 @@
-"""attachstore: content-addressed attachments, and the session logs that refer to them."""
+"""attachstore: content-addressed attachments, and the session logs that refer to them.
 
-from attachstore.digest import Digest
-from attachstore.reference import Reference
+    async with Store.open("path") as store:
+        reference = await store.attach(b"...", name="shot.png")
+        session = await store.sessions.create("s-1")
+        await session.append("message", {"role": "user", "content": [reference]})
 
-__all__ = ["Digest", "Reference"]
+The public names, nothing else. They are looked up when first used, so that importing the package
+costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+if sys.platform == "win32":
+    message = "attachstore needs POSIX file systems and does not run on Windows; use WSL"
+    raise ImportError(message)
+
+if TYPE_CHECKING:
+    from attachstore.admission.policy import AdmissionPolicy
+    from attachstore.digest import Digest
+    from attachstore.errors import AttachstoreError
+    from attachstore.integrity.report import Finding, ScanReport
+    from attachstore.objects.store import CommitOutcome, Committed
+    from attachstore.reference import Reference
+    from attachstore.replay.steps import Outcome, Resolved, Step
+    from attachstore.sessions.event import Event, SessionHeader, SessionSummary, SessionView
+    from attachstore.sessions.sessions import Session, Sessions
+    from attachstore.status import ObjectStatus, Use
+    from attachstore.store import Offer, Store
+    from attachstore.streams import AttachmentStream
+
+_HOMES = {
+    "AdmissionPolicy": "admission.policy",
+    "AttachmentStream": "streams",
+    "AttachstoreError": "errors",
+    "CommitOutcome": "objects.store",
+    "Committed": "objects.store",
+    "Digest": "digest",
+    "Event": "sessions.event",
+    "Finding": "integrity.report",
+    "ObjectStatus": "status",
+    "Offer": "store",
+    "Outcome": "replay.steps",
+    "Reference": "reference",
+    "Resolved": "replay.steps",
+    "ScanReport": "integrity.report",
+    "Session": "sessions.sessions",
+    "SessionHeader": "sessions.event",
+    "SessionSummary": "sessions.event",
+    "SessionView": "sessions.event",
+    "Sessions": "sessions.sessions",
+    "Step": "replay.steps",
+    "Store": "store",
+    "Use": "status",
+}
+
+__all__ = [
+    "AdmissionPolicy",
+    "AttachmentStream",
+    "AttachstoreError",
+    "CommitOutcome",
+    "Committed",
+    "Digest",
+    "Event",
+    "Finding",
+    "ObjectStatus",
+    "Offer",
+    "Outcome",
+    "Reference",
+    "Resolved",
+    "ScanReport",
+    "Session",
+    "SessionHeader",
+    "SessionSummary",
+    "SessionView",
+    "Sessions",
+    "Step",
+    "Store",
+    "Use",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,162 @@
+"""Attaching: one source, admitted and committed, in one thread.
+
+    bytes ────────────────┐
+    file ─── read_file ──▶├─ Content ──admit──▶ Attachment ──commit──▶ Reference
+    stream ── Gatherer ──▶┘
+
+The functions block and are run by `store.py` in the store's threads. Whatever happens, the
+Content is closed: a refused or cancelled attachment leaves nothing behind.
+
+Also here, because it is the other way to a promise: `ReferenceConfirmer`, which decides whether
+a reference that comes back inside an event may enter a log.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission.source import Gatherer, read_file
+from attachstore.attachment import Attachment, BytesContent, Content
+from attachstore.disk import Disk
+from attachstore.errors import DanglingReferenceError, ObjectMissingError, TooManyBytesError
+from attachstore.objects.store import Committed, ObjectStore
+from attachstore.reference import Reference, check_name
+from attachstore.threads import CancelFlag
+
+REFERENCES_REMEMBERED_MAX = 10_000
+"""About 5 MB; a runtime refers to what it attached a moment ago."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the sender says of the bytes: a label, and a media type that must hold."""
+
+    name: str | None = None
+    declared: str | None = None
+
+    def __post_init__(self) -> None:
+        # Before a byte is read: a name that cannot be kept would waste a long upload.
+        if self.name is not None:
+            check_name(self.name)
+
+
+class Attacher:
+    """Admits and commits under one policy."""
+
+    def __init__(self, objects: ObjectStore, disk: Disk, policy: AdmissionPolicy) -> None:
+        self._objects = objects
+        self._disk = disk
+        self.policy = policy
+
+    def gatherer(self, where: str) -> Gatherer:
+        """Takes blocks in until `bytes_max`: in memory while small, then in staging."""
+        return Gatherer(self._objects.spool, self.policy.bytes_max, where)
+
+    def put_bytes(self, cancel: CancelFlag, data: bytes, claim: Claim) -> Committed:
+        return self._finish(cancel, self.admit_bytes(cancel, data, claim))
+
+    def put_file(self, cancel: CancelFlag, path: Path, claim: Claim) -> Committed:
+        return self._finish(cancel, self.admit_file(cancel, path, claim))
+
+    def put_content(self, cancel: CancelFlag, content: Content, claim: Claim) -> Committed:
+        return self._finish(cancel, self.admit_content(cancel, content, claim))
+
+    def _finish(self, cancel: CancelFlag, attachment: Attachment) -> Committed:
+        """What decoded while its caller went away is not stored any more."""
+        try:
+            cancel.check()
+        except BaseException:
+            attachment.content.close()
+            raise
+        return self.commit(attachment, cancel)
+
+    def admit_bytes(self, cancel: CancelFlag, data: bytes, claim: Claim) -> Attachment:
+        if len(data) > self.policy.bytes_max:
+            raise TooManyBytesError(where=_place(claim), bytes_max=self.policy.bytes_max)
+        return self.admit_content(cancel, BytesContent(data), claim)
+
+    def admit_file(self, cancel: CancelFlag, path: Path, claim: Claim) -> Attachment:
+        """Copy the file in while hashing it, then admit the copy: never the file itself."""
+        if claim.name is None:
+            claim = Claim(name=path.name, declared=claim.declared)
+        gatherer = self.gatherer(ascii(str(path))[1:-1])
+        content = read_file(self._disk, path, gatherer, cancel)
+        return self.admit_content(cancel, content, claim)
+
+    def admit_content(self, cancel: CancelFlag, content: Content, claim: Claim) -> Attachment:
+        """Closes the content unless it is admitted."""
+        try:
+            return admit(
+                content, self.policy, declared=claim.declared, name=claim.name, cancel=cancel
+            )
+        except BaseException:
+            content.close()
+            raise
+
+    def commit(self, attachment: Attachment, cancel: CancelFlag | None = None) -> Committed:
+        """Store an admitted attachment and close its content."""
+        try:
+            return self._objects.commit(attachment, cancel)
+        finally:
+            attachment.content.close()
+
+
+def close_all(attachments: Iterable[Attachment]) -> None:
+    """Drop what was admitted and will not be committed."""
+    for attachment in attachments:
+        attachment.content.close()
+
+
+def _place(claim: Claim) -> str:
+    return "bytes" if claim.name is None else ascii(claim.name)[1:-1]
+
+
+class ReferenceConfirmer:
+    """Decides whether a reference in an event is a promise that holds.
+
+    A reference that this store handle gave out or confirmed, field by field (its name aside),
+    costs one stat. Any other is confirmed as a duplicate is: re-hashed, probed, compared, made
+    durable. Remembers a bounded number; thread-safe.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, remembered_max: int = REFERENCES_REMEMBERED_MAX
+    ) -> None:
+        self._objects = objects
+        self._known: OrderedDict[Reference, None] = OrderedDict()
+        self._guard = threading.Lock()
+        self._remembered_max = remembered_max
+
+    def remember(self, reference: Reference) -> None:
+        """Take it that `reference` is durable: it was just committed or confirmed."""
+        with self._guard:
+            self._known[reference.without_name()] = None
+            self._known.move_to_end(reference.without_name())
+            if len(self._known) > self._remembered_max:
+                self._known.popitem(last=False)
+
+    def confirm(self, reference: Reference) -> None:
+        """Return if events may refer to it.
+
+        Raises:
+            DanglingReferenceError: there is no such object.
+            ObjectCorruptError, HeaderMismatchError: there is, and it is not what is promised.
+        """
+        # The stat comes first and always: somebody may have removed the file by hand.
+        size = self._objects.size(reference.digest)
+        with self._guard:
+            known = reference.without_name() in self._known
+        if size is None:
+            raise DanglingReferenceError(where="event", digest=str(reference.digest))
+        if known and size == reference.size:
+            return
+        try:
+            self._objects.confirm(reference)
+        except ObjectMissingError:
+            raise DanglingReferenceError(where="event", digest=str(reference.digest)) from None
+        self.remember(reference)

@@ -1,0 +1,396 @@
+"""Store: the objects and session logs of one directory, opened together; what users hold.
+
+The asynchronous edge of the package. Each method hands one blocking function to the store's own
+threads and awaits its end; nothing on disk is half changed at an `await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from attachstore import layout
+from attachstore.admission import AdmissionPolicy
+from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all
+from attachstore.attachment import Attachment, Content
+from attachstore.digest import Digest
+from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
+from attachstore.errors import (
+    AttachstoreError,
+    StorageReadOnlyError,
+)
+from attachstore.integrity.progress import Progress
+from attachstore.integrity.report import ScanReport
+from attachstore.integrity.scan import scan
+from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.store import Committed, ObjectStore
+from attachstore.objects.stream import VerifiedStream
+from attachstore.opening import Opening, local_path, read_or_make
+from attachstore.reference import Reference
+from attachstore.replay import ExportReport, PageReport, Step, export, replay, strict, write_page
+from attachstore.sessions.jsonl import JsonlMedium
+from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
+from attachstore.sessions.sessions import Sessions
+from attachstore.status import ObjectStatus, Use, status, uses
+from attachstore.streams import AttachmentStream, StreamSource, gather, is_stream
+from attachstore.threads import THREADS_MAX, CancelFlag, Worker
+
+Source = bytes | bytearray | memoryview | os.PathLike[str] | StreamSource
+"""What can be attached: bytes, a path to a file, or a stream."""
+
+
+_BYTES = (bytes, bytearray, memoryview)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One item of `attach_many` with what its sender says of it."""
+
+    source: Source
+    name: str | None = None
+    declared: str | None = None
+
+
+class Store:
+    """Attachments and session logs in one directory. Made by `Store.open`; safe to share by tasks.
+
+    Everything that returns a Reference has made its object durable; everything that returns
+    bytes has verified them.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        policy: AdmissionPolicy,
+        disk: Disk,
+        event_bytes_max: int,
+        threads_max: int,
+    ) -> None:
+        self.root = root
+        self.policy = policy
+        self.read_only = isinstance(disk, ReadOnlyDisk)
+        self._disk = disk
+        self._worker = Worker("attachstore", threads_max)
+        self._backend = FilesystemBackend(root, disk)
+        self.objects = ObjectStore(self._backend)
+        self._confirmer = ReferenceConfirmer(self.objects)
+        self._attacher = Attacher(self.objects, disk, policy)
+        self.logs = SessionLogs(
+            JsonlMedium(root, disk), self._confirmer.confirm, event_bytes_max=event_bytes_max
+        )
+        self.sessions = Sessions(self.logs, self._worker, self.put)
+        self.marker: layout.Marker | None = None
+        """What attachstore.json says; set once the store is open."""
+
+    # -- opening and closing -----------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        root: str | os.PathLike[str],
+        *,
+        policy: AdmissionPolicy | None = None,
+        create: bool = True,
+        read_only: bool = False,
+        weak_durability: bool = False,
+        event_bytes_max: int = EVENT_BYTES_MAX,
+        threads_max: int = THREADS_MAX,
+        disk: Disk | None = None,
+    ) -> Opening[Self]:
+        """Open the store at `root`, a path or a file: URL; make it if it is not there.
+
+        Use as `async with Store.open(...) as store`, or `store = await Store.open(...)` and
+        `await store.close()`. A relative root is resolved now: a later chdir changes nothing.
+        With `read_only`, or on a read-only medium, everything that reads works and nothing is
+        created. `weak_durability` accepts a file system that refuses to sync, and its losses.
+
+        Raises:
+            StoreMissingError: no store is there, and `create` is false or `read_only` is true.
+            StoreForeignError: the directory holds something else.
+            StoreVersionError: a newer attachstore made it.
+        """
+        if disk is None:
+            disk = ReadOnlyDisk() if read_only else WeakDisk() if weak_durability else Disk()
+        store = cls(
+            local_path(root),
+            policy=policy or AdmissionPolicy(),
+            disk=disk,
+            event_bytes_max=event_bytes_max,
+            threads_max=threads_max,
+        )
+        make = create and not read_only
+
+        async def start() -> Self:
+            store.marker = await store._worker.finish(read_or_make, disk, store.root, make=make)
+            return store
+
+        return Opening(start, store.close)
+
+    async def drain(self) -> int:
+        """Remove temporary files whose writers are provably gone; returns how many."""
+        return await self._worker.finish(self.objects.sweep)
+
+    async def close(self) -> None:
+        """Release every session, wait for running work, end the threads. Safe to repeat."""
+        if self._worker.closed:
+            return
+        try:
+            await self.sessions.close_all()
+            await self._worker.finish(self.objects.close)
+        finally:
+            self._worker.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- attaching ---------------------------------------------------------------------------
+
+    async def attach(
+        self, source: Source, *, name: str | None = None, declared: str | None = None
+    ) -> Reference:
+        """Admit `source`, store it durably, and return the reference to log.
+
+        `source` is bytes, a path to a regular file (copied, never linked), or a stream (read
+        with about 1 MiB of memory). `name` is a label, by default a path's last part;
+        `declared` is a media type that the bytes must turn out to have.
+
+        Raises:
+            AdmissionError: the bytes may not become an attachment; the code says why.
+            UnavailableError: the medium did not answer. Nothing is promised; attach again.
+        """
+        return (await self.put(source, name=name, declared=declared)).reference
+
+    async def put(
+        self, source: Source, *, name: str | None = None, declared: str | None = None
+    ) -> Committed:
+        """As `attach`, and also tell whether the object was stored, a duplicate, or healed."""
+        self._check_writable()
+        claim = Claim(name=name, declared=declared)
+        attacher = self._attacher
+        if isinstance(source, _BYTES):
+            committed = await self._worker.run(attacher.put_bytes, bytes(source), claim)
+        elif isinstance(source, os.PathLike):
+            committed = await self._worker.run(attacher.put_file, Path(source), claim)
+        else:
+            content = await self._gather(source)
+            committed = await self._worker.run(attacher.put_content, content, claim)
+        self._confirmer.remember(committed.reference)
+        return committed
+
+    async def attach_many(self, items: Iterable[Source | Offer]) -> list[Reference]:
+        """Attach all items or none: all are admitted before the first is stored.
+
+        The syncs of the items overlap. An error carries the `index` of its item; objects that
+        were stored before a medium failed stay, unreferenced.
+        """
+        self._check_writable()
+        offers = [item if isinstance(item, Offer) else Offer(source=item) for item in items]
+        attachments: list[Attachment] = []
+        try:
+            for index, offer in enumerate(offers):
+                claim = Claim(name=offer.name, declared=offer.declared)
+                with _indexed(index):
+                    attachments.append(await self._admit(offer.source, claim))
+        except BaseException:
+            close_all(attachments)
+            raise
+        outcomes = await asyncio.gather(*map(self._commit, attachments), return_exceptions=True)
+        references: list[Reference] = []
+        for index, outcome in enumerate(outcomes):
+            if isinstance(outcome, BaseException):
+                with _indexed(index):
+                    raise outcome
+            references.append(outcome.reference)
+        return references
+
+    async def check(
+        self, source: Source, *, name: str | None = None, declared: str | None = None
+    ) -> Attachment:
+        """Admit `source` and store nothing: what `attach` would say. Raises AdmissionError."""
+        attachment = await self._admit(source, Claim(name=name, declared=declared))
+        attachment.content.close()
+        return attachment
+
+    async def _admit(self, source: Source, claim: Claim) -> Attachment:
+        attacher, hold = self._attacher, self._worker.hold
+        if isinstance(source, _BYTES):
+            return await hold(_drop, attacher.admit_bytes, bytes(source), claim)
+        if isinstance(source, os.PathLike):
+            return await hold(_drop, attacher.admit_file, Path(source), claim)
+        content = await self._gather(source)
+        return await hold(_drop, attacher.admit_content, content, claim)
+
+    async def _gather(self, source: StreamSource) -> Content:
+        if not is_stream(source):
+            message = f"cannot attach {type(source).__name__}: use bytes, a Path or a stream"
+            raise TypeError(message)
+        gatherer = self._attacher.gatherer(f"stream {type(source).__name__}")
+        return await gather(self._worker, gatherer, source)
+
+    async def _commit(self, attachment: Attachment) -> Committed:
+        committed = await self._worker.finish(self._attacher.commit, attachment)
+        self._confirmer.remember(committed.reference)
+        return committed
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise StorageReadOnlyError(where=str(self.root), reason="it was opened read-only")
+
+    # -- reading -----------------------------------------------------------------------------
+
+    async def read(self, reference: Reference | Digest) -> bytes:
+        """The bytes, verified: digest, size, header probe, compared with the reference.
+
+        A bare Digest has nothing but itself to compare with.
+
+        Raises:
+            ObjectMissingError, ObjectCorruptError: the object is gone, or holds other bytes.
+            HeaderMismatchError: the object is whole; the reference says something else.
+        """
+        return await self._worker.run(lambda cancel: self.objects.read(reference, cancel))
+
+    @asynccontextmanager
+    async def open_attachment(
+        self, reference: Reference | Digest
+    ) -> AsyncGenerator[AttachmentStream]:
+        """Verify as `read` does, then stream from the same descriptor with about 1 MiB held."""
+        verified = await self._worker.hold(
+            VerifiedStream.close, lambda cancel: self.objects.stream(reference, cancel)
+        )
+        stream = AttachmentStream(self._worker, verified)
+        try:
+            yield stream
+        finally:
+            await stream.close()
+
+    async def copy_to(self, reference: Reference | Digest, target: Path) -> None:
+        """Write the verified bytes to `target`, whole or not at all, replacing what is there."""
+        await self._worker.run(lambda cancel: self.objects.copy_out(reference, target, cancel))
+
+    async def stat(self, reference: Reference | Digest) -> ObjectStatus:
+        """Verify the object and tell what its bytes are. Raises as `read`."""
+        return await self._worker.run(lambda cancel: status(self.objects, reference, cancel))
+
+    async def resolve(self, text: str) -> Digest:
+        """The digest that `text` names: in full, or a unique prefix of at least 6 hex digits.
+
+        Raises:
+            InvalidReferenceError, AmbiguousReferenceError, ObjectMissingError.
+        """
+        return await self._worker.finish(self.objects.resolve, text)
+
+    def list(self, prefix: str = "") -> AsyncGenerator[Digest]:
+        """Yield every object's digest that starts with `prefix`, in ascending order.
+
+        By name alone; nothing is verified.
+        """
+        return self._worker.iterate(lambda _cancel: self.objects.digests(prefix))
+
+    def uses(self, digest: Digest) -> AsyncGenerator[Use]:
+        """Yield every place in every session log that refers to `digest`. Reads all logs.
+
+        A damaged log is read on beyond its damage, as far as its lines parse.
+        """
+        return self._worker.iterate(lambda cancel: uses(self.logs, digest, cancel))
+
+    # -- replay and scan ---------------------------------------------------------------------
+
+    def replay(
+        self, session_id: str, *, at: int | None = None, lenient: bool = False
+    ) -> AsyncGenerator[Step]:
+        """Read a session back, every reference resolved and verified. Writes nothing.
+
+        Strict: after the first step with an attachment that is not `ok`, its error is raised,
+        and so is damage in the log. `lenient` raises neither: outcomes are in the steps, and
+        events behind damage are yielded with `event.verified` False.
+
+        Raises:
+            SessionMissingError: there is no such session.
+            NotFoundError, IntegrityError, UnavailableError: the attachment's, when strict.
+            LogDamagedError: after the last event before the damage, when strict.
+        """
+
+        def steps(cancel: CancelFlag) -> Iterator[Step]:
+            damaged = "resync" if lenient else "raise"
+            found = replay(
+                self.logs, self.objects, session_id, at=at, damaged=damaged, cancel=cancel
+            )
+            return found if lenient else strict(found)
+
+        return self._worker.iterate(steps)
+
+    async def export(
+        self, session_id: str, directory: Path, *, at: int | None = None
+    ) -> ExportReport:
+        """Write the session's attachments under safe, unique names, with a manifest.
+
+        Raises:
+            DestinationError: `directory` holds something; nothing was written.
+            LogDamagedError: the log is damaged; what comes before is exported.
+        """
+
+        def run(cancel: CancelFlag) -> ExportReport:
+            view = self.logs.inspect(session_id)
+            steps = replay(self.logs, self.objects, session_id, at=at, cancel=cancel)
+            return export(steps, directory, view, self.objects, at=at, cancel=cancel)
+
+        return await self._worker.run(run)
+
+    async def write_page(self, session_id: str, path: Path, *, at: int | None = None) -> PageReport:
+        """Write the session as one self-contained HTML page. Raises as `export`."""
+
+        def run(cancel: CancelFlag) -> PageReport:
+            view = self.logs.inspect(session_id)
+            steps = replay(self.logs, self.objects, session_id, at=at, cancel=cancel)
+            return write_page(steps, path, view, self.objects, at=at, cancel=cancel)
+
+        return await self._worker.run(run)
+
+    async def scan(
+        self,
+        *,
+        subset: tuple[int, int] | None = None,
+        quarantine: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+    ) -> ScanReport:
+        """Check every object against its name and every reference against the objects.
+
+        Runs beside writers and changes nothing, unless `quarantine` asks for corrupt objects to
+        be moved aside. `progress` is called in a thread, a few times a second. Findings are
+        returned, not raised.
+        """
+        if quarantine:
+            self._check_writable()
+        return await self._worker.run(
+            lambda cancel: scan(
+                self.objects,
+                self.logs,
+                subset=subset,
+                quarantine=quarantine,
+                progress=progress,
+                cancel=cancel,
+            )
+        )
+
+
+def _drop(attachment: Attachment) -> None:
+    attachment.content.close()
+
+
+@contextmanager
+def _indexed(index: int) -> Generator[None]:
+    """Errors from inside carry the position of their item."""
+    try:
+        yield
+    except AttachstoreError as error:
+        error.index = index
+        raise

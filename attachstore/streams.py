@@ -1,0 +1,155 @@
+"""Streams: asynchronous sources on the way in, verified bytes on the way out.
+
+Both hold about 1 MiB at a time, and both do their disk work in the store's threads.
+"""
+
+from __future__ import annotations
+
+import inspect
+import io
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from typing import Protocol, cast, runtime_checkable
+
+from attachstore.admission.source import Gatherer
+from attachstore.attachment import Content
+from attachstore.disk import BLOCK_BYTES
+from attachstore.errors import AttachstoreError, SourceUnreadableError
+from attachstore.objects.store import VerifiedStream
+from attachstore.threads import CancelFlag, Worker
+
+
+@runtime_checkable
+class AsyncFile(Protocol):
+    """An asynchronous binary file, such as `aiofiles` opens."""
+
+    def read(self, size: int, /) -> Awaitable[bytes]: ...
+
+
+StreamSource = AsyncIterable[bytes] | AsyncFile | io.IOBase
+"""What can be attached as a stream. An `io.IOBase` is read in a thread."""
+
+
+def is_stream(source: object) -> bool:
+    """Whether `source` can be attached as a stream."""
+    return isinstance(source, (io.IOBase, AsyncFile, AsyncIterable))
+
+
+async def gather(worker: Worker, gatherer: Gatherer, source: StreamSource) -> Content:
+    """Read `source` to its end, or to one byte past the limit, into a Content.
+
+    Raises:
+        TooManyBytesError: the source has more than the limit; the rest is not read.
+        SourceUnreadableError: the source raised; its exception is the cause.
+        TypeError: it yielded something else than bytes.
+    """
+    try:
+        if isinstance(source, io.IOBase):
+            return await worker.hold(_close, _gather_file, gatherer, source)
+        waiting = bytearray()
+        async for block in _blocks(source):
+            waiting += block
+            if len(waiting) >= BLOCK_BYTES:
+                await worker.finish(gatherer.write, bytes(waiting))
+                waiting.clear()
+        await worker.finish(gatherer.write, bytes(waiting))
+        return await worker.hold(_close, lambda _cancel: gatherer.finish())
+    except BaseException:
+        await worker.finish(gatherer.discard)
+        raise
+
+
+def _close(content: Content) -> None:
+    content.close()
+
+
+def _gather_file(cancel: CancelFlag, gatherer: Gatherer, source: io.IOBase) -> Content:
+    read = getattr(source, "read", None)
+    if read is None or isinstance(source, io.TextIOBase):
+        message = f"a binary file is needed, not {type(source).__name__}"
+        raise TypeError(message)
+    while True:
+        cancel.check()
+        try:
+            block = read(BLOCK_BYTES)
+        except OSError as error:
+            raise _unreadable(source, error) from error
+        if not block:
+            return gatherer.finish()
+        gatherer.write(_checked(block))
+
+
+async def _blocks(source: AsyncIterable[bytes] | AsyncFile) -> AsyncIterator[bytes]:
+    """The source's blocks; what the source raises is the source's fault, and says so."""
+    try:
+        if isinstance(source, AsyncFile):
+            while block := await _read(source):
+                yield _checked(block)
+        else:
+            async for block in source:
+                yield _checked(block)
+    except (TypeError, AttachstoreError):
+        raise
+    except Exception as error:
+        raise _unreadable(source, error) from error
+
+
+async def _read(source: AsyncFile) -> bytes:
+    answer = source.read(BLOCK_BYTES)
+    # A file object that is neither io nor async would block the loop; its answer still counts.
+    return await answer if inspect.isawaitable(answer) else cast("bytes", answer)
+
+
+def _checked(block: object) -> bytes:
+    if not isinstance(block, (bytes, bytearray, memoryview)):
+        message = f"a source must yield bytes, not {type(block).__name__}"
+        raise TypeError(message)
+    return bytes(cast("bytes", block))
+
+
+def _unreadable(source: object, error: Exception) -> SourceUnreadableError:
+    return SourceUnreadableError(
+        where=f"stream {type(source).__name__}", reason=f"{type(error).__name__}: {error}"[:300]
+    )
+
+
+class AttachmentStream:
+    """Verified bytes of one attachment, a block at a time: `async for block in stream`.
+
+    Everything was verified before the stream was handed out. `size` is in bytes.
+    """
+
+    def __init__(self, worker: Worker, verified: VerifiedStream) -> None:
+        self._worker = worker
+        self._verified = verified
+        self._rest = b""
+
+    @property
+    def size(self) -> int:
+        return self._verified.size
+
+    async def read(self, size: int = -1) -> bytes:
+        """Up to `size` bytes, all that is left if negative; b"" at the end.
+
+        Raises:
+            ObjectCorruptError: the bytes changed after they were verified.
+        """
+        blocks = [self._rest]
+        held = len(self._rest)
+        while size < 0 or held < size:
+            block = await self._worker.finish(self._verified.read_block)
+            if not block:
+                break
+            blocks.append(block)
+            held += len(block)
+        data = b"".join(blocks)
+        wanted = len(data) if size < 0 else size
+        self._rest = data[wanted:]
+        return data[:wanted]
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while block := await self.read(BLOCK_BYTES):
+            yield block
+
+    async def close(self) -> None:
+        """Let the object go; safe to repeat."""
+        await self._worker.finish(self._verified.close)
