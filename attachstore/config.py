@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -89,7 +89,8 @@ def _switch(value: object) -> bool:
 def _media_types(value: object) -> frozenset[str]:
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",")]
-    items = cast("list[object]", value) if isinstance(value, (list, tuple)) else []
+    is_several = isinstance(value, (list, tuple, set, frozenset))
+    items = list(cast("Iterable[object]", value)) if is_several else []
     if not items or not all(isinstance(item, str) and item for item in items):
         raise ValueError('types are expected, like ["image/*", "application/pdf"]')
     return frozenset(cast("list[str]", items))

@@ -1,0 +1,8 @@
+"""`python -m attachstore` is `attachstore`."""
+
+import sys
+
+from attachstore.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

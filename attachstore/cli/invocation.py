@@ -1,0 +1,114 @@
+"""Invocation: one run of the command, from its global options to the open store."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from attachstore.cli.output import Output, visible
+
+if TYPE_CHECKING:  # importing these takes longer than `--help` may
+    from attachstore.cli.progress import Meter
+    from attachstore.config import Settings
+    from attachstore.store import Store
+
+R = TypeVar("R")
+
+
+class Invocation:
+    """What every command is handed: the output, the settings, a way to the store."""
+
+    def __init__(self) -> None:
+        self.out = Output()
+        self.flags: dict[str, object] = {}
+        """Settings given on the command line, by key."""
+        self._meter: Meter | None = None
+
+    def settings(self) -> Settings:
+        """Raises InvalidConfigurationError."""
+        from attachstore.config import load_settings
+
+        return load_settings(self.flags)
+
+    @contextlib.asynccontextmanager
+    async def reading(self) -> AsyncGenerator[Store]:
+        """The store, for looking only: nothing is made, locked or changed."""
+        async with self._open(create=False, read_only=True) as store:
+            yield store
+
+    @contextlib.asynccontextmanager
+    async def writing(self, *, create: bool = True) -> AsyncGenerator[Store]:
+        """The store, for writing; made on first use unless `create` is false."""
+        async with self._open(create=create, read_only=False) as store:
+            yield store
+
+    @contextlib.asynccontextmanager
+    async def _open(self, *, create: bool, read_only: bool) -> AsyncGenerator[Store]:
+        from attachstore.cli.progress import MeteredDisk, MeteredWeakDisk
+        from attachstore.store import Store
+
+        settings = self.settings()
+        disk = None
+        if self.out.shows_progress and not read_only:
+            disk = MeteredWeakDisk() if settings.weak_durability else MeteredDisk()
+            self._meter = disk.meter
+        async with Store.open(
+            settings.store,
+            disk=disk,
+            policy=settings.policy(),
+            create=create,
+            read_only=read_only,
+            weak_durability=settings.weak_durability,
+            event_bytes_max=settings.event_bytes_max,
+        ) as store:
+            yield store
+
+    def waiting(self, label: str) -> AbstractAsyncContextManager[None]:
+        """Show on a terminal that something takes its time."""
+        from attachstore.cli.progress import waiting
+
+        return waiting(self.out, label)
+
+    def attaching(self, file: str) -> AbstractAsyncContextManager[None]:
+        """Show on a terminal how far the copy of a file has come, and how fast."""
+        from attachstore.cli.progress import waiting
+
+        try:
+            size_bytes = os.stat(file).st_size or None  # noqa: PTH116 - /proc says 0
+        except (OSError, ValueError):
+            size_bytes = None  # whether it can be attached is for others to say
+        return waiting(
+            self.out, f"attaching {visible(file)}", size_bytes=size_bytes, meter=self._meter
+        )
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """Run `work` to its end; Ctrl-C cancels it, waits for its clean-up, and is raised."""
+        import asyncio
+
+        self._show_log()
+        return asyncio.run(work())
+
+    def _show_log(self) -> None:
+        """Let the library's warnings (healed, quarantined, repaired) reach the user."""
+        logger = logging.getLogger("attachstore")
+        if not any(isinstance(handler, _Messages) for handler in logger.handlers):
+            logger.addHandler(_Messages(self.out))
+            logger.propagate = False
+
+
+class _Messages(logging.Handler):
+    def __init__(self, out: Output) -> None:
+        super().__init__(logging.WARNING)
+        self._out = out
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._out.warning(record.getMessage())
+
+
+pass_invocation = click.make_pass_decorator(Invocation)

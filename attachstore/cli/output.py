@@ -1,0 +1,235 @@
+"""Output: what a command says, to people and to programs.
+
+Rules
+
+ (1) Standard output carries data and nothing else; messages, errors and progress go to standard
+     error. With --json both carry JSON only: one compact object per line.
+ (2) In a pipe nothing is wrapped, shortened or coloured, and a record is one line.
+ (3) Text that comes from users (names, ids, types) is escaped before it reaches a terminal or a
+     line: a control character in a file name must not move the cursor or fake a record. JSON
+     has the exact value.
+ (4) A reader that goes away ends the command quietly; any other failure to write standard output
+     is an error like every other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import sys
+import threading
+import unicodedata
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from typing import BinaryIO, TextIO
+
+from attachstore.errors import AttachstoreError
+
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_KIB = 1024
+_WHOLE = 100  # from here on a decimal is noise
+_JOINER = "\u200d"  # an invisible part of many emoji
+
+
+class ReaderGoneError(Exception):
+    """Whoever read our standard output closed it."""
+
+
+class Output:
+    """The two streams of one run of the command."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether standard output is a terminal, and for people."""
+        stream = _standard("stdout")
+        return not self.as_json and stream is not None and stream.isatty()
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether somebody sits at a terminal and reads standard error."""
+        stream = _standard("stderr")
+        return not self.as_json and stream is not None and stream.isatty()
+
+    # -- data ------------------------------------------------------------------------------
+
+    def record(self, value: Mapping[str, object], text: str | Callable[[], str]) -> None:
+        """Print one result: `value` as a line of JSON, or `text` for people."""
+        if self.as_json:
+            self.write(compact(value) + b"\n")
+        else:
+            self.line(text if isinstance(text, str) else text())
+
+    def line(self, text: str = "") -> None:
+        """Print a line for people on standard output."""
+        self.write(text.encode("utf-8", "surrogateescape") + b"\n")
+
+    def table(self, titles: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print rows: a table with titles on a terminal, else columns two spaces apart."""
+        if not self.on_terminal:
+            for row in rows:
+                self.line("  ".join(row))
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for title in titles:
+            table.add_column(title, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))
+        self.render(table)
+
+    def render(self, renderable: object) -> None:
+        """Print something of rich's on the terminal."""
+        from rich.console import Console
+
+        console = Console(file=sys.stdout, highlight=False)
+        with console.capture() as captured:
+            console.print(renderable)
+        self.write(captured.get().encode("utf-8", "surrogateescape"))
+
+    def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Print names and values, one pair a line, the values aligned."""
+        shown = list(pairs)
+        width = max((len(name) for name, _ in shown), default=0)
+        for name, value in shown:
+            self.line(f"{name:<{width}}  {value}")
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Write to standard output. Raises ReaderGoneError, or UnavailableError."""
+        with _interruptible(), _reader_may_go():
+            _byte_stream().write(data)
+
+    def flush(self) -> None:
+        """Hand everything to the operating system; errors of buffered writes show here."""
+        stream = _standard("stdout")
+        if stream is not None:
+            with _interruptible(), _reader_may_go():
+                stream.flush()
+
+    # -- messages --------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """Say something on standard error that is not an error."""
+        self._say({"note": text}, f"attachstore: {text}")
+
+    def hint(self, text: str) -> None:
+        """As `note`, for people at a terminal only: scripts did not ask."""
+        if self.shows_progress:
+            self.note(text)
+
+    def report(self, value: Mapping[str, object]) -> None:
+        """Say something to programs only, while standard output carries an object's bytes."""
+        if self.as_json:
+            self._say(value, "")
+
+    def warning(self, text: str) -> None:
+        self._say({"warning": text}, f"attachstore: warning: {text}")
+
+    def error(self, code: str, message: str, details: Mapping[str, object] | None = None) -> None:
+        """Report a failure: `attachstore: <code>: <message>`."""
+        fields = {"code": code, "message": message, **(details or {})}
+        self._say({"error": fields}, f"attachstore: {code}: {message}")
+
+    def failure(self, error: AttachstoreError, **context: str) -> None:
+        """Report one of the package's own errors, with its fields in JSON."""
+        self.error(error.code, str(error), {**error.details(), **context})
+
+    def _say(self, value: Mapping[str, object], text: str) -> None:
+        stream = _standard("stderr")
+        if stream is None:
+            return
+        data = compact(value) if self.as_json else visible(text).encode("utf-8", "backslashreplace")
+        with contextlib.suppress(OSError, ValueError):  # nobody listens: nothing left to say
+            stream.buffer.write(data + b"\n")
+            stream.flush()
+
+
+def _byte_stream() -> BinaryIO:
+    """Standard output. Raises OSError if it was closed before we started."""
+    stream = _standard("stdout")
+    if stream is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
+    return stream.buffer
+
+
+def _standard(name: str) -> TextIO | None:
+    """`sys.stdout` or `sys.stderr`; None if it was closed before Python started."""
+    return getattr(sys, name)
+
+
+@contextlib.contextmanager
+def _reader_may_go() -> Generator[None]:
+    """Turn a failure to write standard output into what ends the command."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise ReaderGoneError from None
+    except OSError as error:
+        from attachstore.disk import unavailable
+
+        raise unavailable(error, "standard output") from error
+
+
+@contextlib.contextmanager
+def _interruptible() -> Generator[None]:
+    """Let Ctrl-C end a write that a stalled reader blocks.
+
+    asyncio's own handler asks the running task to stop, which a task blocked in write() never
+    hears: after EINTR Python repeats the call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def compact(value: object) -> bytes:
+    """One line of JSON in UTF-8; bytes of a path that are no UTF-8 come out as \\udcXX."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
+
+
+def visible(text: str) -> str:
+    """`text` with everything that could move a cursor or break a line written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(char if _is_harmless(char) else _escaped(char) for char in text)
+
+
+def _is_harmless(char: str) -> bool:
+    # "Zs" are the spaces: macOS puts a narrow one into the names of its screenshots.
+    return char.isprintable() or char == _JOINER or unicodedata.category(char) == "Zs"
+
+
+def _escaped(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def human_size(size_bytes: int) -> str:
+    """A size for people: 117 B, 1.5 KiB, 120 MiB."""
+    if size_bytes < _KIB:
+        return f"{size_bytes} B"
+    power = min((size_bytes.bit_length() - 1) // 10, len(_UNITS))
+    value, unit = size_bytes / _KIB**power, _UNITS[power - 1]
+    return f"{value:.0f} {unit}" if value >= _WHOLE else f"{value:.1f} {unit}"
+
+
+def dimensions(width: int | None, height: int | None) -> str:
+    """`640x480`, or `-` for what has no pixels."""
+    return "-" if width is None or height is None else f"{width}x{height}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 object`, `2 objects`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,178 @@
+"""`attachstore replay`: a session read back, everything it refers to verified."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from attachstore.cli.command import Command, complete_session
+from attachstore.cli.exit_status import ExitStatus, worst
+from attachstore.cli.invocation import Invocation, pass_invocation
+from attachstore.cli.output import human_size, plural, visible
+from attachstore.errors import LogDamagedError
+
+if TYPE_CHECKING:
+    from attachstore.replay import Resolved, Step
+    from attachstore.sessions.event import SessionView
+    from attachstore.store import Store
+
+_STATUSES = {
+    "ok": ExitStatus.DONE,
+    "missing": ExitStatus.NOT_FOUND,
+    "corrupt": ExitStatus.CORRUPT,
+    "unreadable": ExitStatus.CORRUPT,
+    "header-mismatch": ExitStatus.HEADER_MISMATCH,
+}
+
+
+@click.command(
+    "replay",
+    cls=Command,
+    short_help="Read a session back and verify its attachments.",
+    examples=[
+        "attachstore replay s-1",
+        "attachstore replay s-1 --at 12 --html s-1.html",
+        "attachstore replay s-1 --export ./attachments --json > s-1.jsonl",
+    ],
+)
+@click.argument("session", metavar="SESSION", shell_complete=complete_session)
+@click.option("--at", type=click.IntRange(0), metavar="N", help="Stop after event N.")
+@click.option(
+    "--export",
+    "directory",
+    type=click.Path(),
+    metavar="DIR",
+    help="Write the attachments into DIR, new or empty, under safe names, with a manifest.",
+)
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(),
+    metavar="FILE",
+    help="Write one self-contained page: timeline, thumbnails, outcomes.",
+)
+@pass_invocation
+def command(
+    invocation: Invocation, session: str, at: int | None, directory: str | None, page: str | None
+) -> int:
+    """Read SESSION back, offline: print every event, and verify every reference in it.
+
+    Each attachment is ok, missing, corrupt, header-mismatch or unreadable. All are listed,
+    whatever is found; the exit status is that of the worst: 4, then 3, then 5. Nothing is
+    executed, written or repaired, so a read-only copy of a store is enough.
+    """
+    return invocation.run(lambda: _replay(invocation, session, at, directory, page))
+
+
+async def _replay(
+    invocation: Invocation, session: str, at: int | None, directory: str | None, page: str | None
+) -> int:
+    out = invocation.out
+    outcomes: Counter[str] = Counter()
+    events = 0
+    async with invocation.reading() as store:
+        view = await store.sessions.inspect(session)
+        if not out.as_json:
+            out.line(_headline(view))
+        async for step in store.replay(session, at=at, lenient=True):
+            events += 1
+            outcomes.update(each.outcome.value for each in step.attachments)
+            _print_step(invocation, step)
+        damage = _damage(view, at)
+        if damage is not None:
+            out.failure(damage)
+        if directory is not None:
+            await _export(invocation, store, session, Path(directory), at)
+        if page is not None:
+            await _write_page(invocation, store, session, Path(page), at)
+    _print_summary(invocation, events, outcomes)
+    statuses = {_STATUSES[outcome] for outcome in outcomes}
+    return worst(statuses | {ExitStatus.CORRUPT} if damage else statuses)
+
+
+def _headline(view: SessionView) -> str:
+    parent = view.header.parent
+    text = f"session {visible(view.header.id)}, {plural(view.head_seq, 'event')}"
+    return text if parent is None else f"{text}, fork of {visible(parent.id)} at {parent.seq}"
+
+
+def _damage(view: SessionView, at: int | None) -> LogDamagedError | None:
+    """The log's damage, unless all events that were asked for come before it."""
+    if view.damage is None or (at is not None and at <= view.head_seq):
+        return None
+    return LogDamagedError(
+        where=view.header.id,
+        session=view.header.id,
+        line=view.damage.line,
+        offset_bytes=view.damage.offset_bytes,
+        reason=view.damage.reason,
+        head_seq=view.head_seq,
+    )
+
+
+def _print_step(invocation: Invocation, step: Step) -> None:
+    from attachstore.cli.rendering import event_as_json, event_as_text, reference_as_text
+
+    out = invocation.out
+    if out.as_json:
+        attachments = [resolved_as_json(each) for each in step.attachments]
+        out.record({**event_as_json(step.event), "attachments": attachments}, "")
+        return
+    mark = "" if step.event.verified else "  (after damage, unverified)"
+    out.line(event_as_text(step.event, clip=out.on_terminal) + mark)
+    for each in step.attachments:
+        shown = reference_as_text(each.reference, exact=not out.on_terminal)
+        out.line(f"      {each.outcome.value:<15}  {visible(each.pointer)}  {shown}")
+        if each.error is not None:
+            out.note(f"event {step.event.seq}: {each.error.code}: {each.error}")
+
+
+def resolved_as_json(resolved: Resolved) -> dict[str, Any]:
+    """One reference of an event and what became of it."""
+    found: dict[str, Any] = {
+        "pointer": resolved.pointer,
+        "outcome": resolved.outcome.value,
+        "reference": resolved.reference.to_json(),
+    }
+    if resolved.error is not None:
+        found["error"] = resolved.error.details()
+    return found
+
+
+async def _export(
+    invocation: Invocation, store: Store, session: str, directory: Path, at: int | None
+) -> None:
+    async with invocation.waiting("exporting"):
+        try:
+            report = await store.export(session, directory, at=at)
+        except LogDamagedError:
+            return  # said already; what comes before the damage has been exported
+    renamed = f", {report.renamed} under another name" if report.renamed else ""
+    invocation.out.note(
+        f"exported {plural(report.files, 'file')}, {human_size(report.size_bytes)}{renamed}, to "
+        f"{report.directory}"
+    )
+
+
+async def _write_page(
+    invocation: Invocation, store: Store, session: str, page: Path, at: int | None
+) -> None:
+    async with invocation.waiting("drawing the page"):
+        try:
+            report = await store.write_page(session, page, at=at)
+        except LogDamagedError:
+            return  # said already, and the page says it too
+    invocation.out.note(f"wrote {report.path}, {human_size(report.size_bytes)}")
+
+
+def _print_summary(invocation: Invocation, events: int, outcomes: Counter[str]) -> None:
+    counted = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
+    attachments = plural(outcomes.total(), "attachment")
+    text = f"{plural(events, 'event')}, {attachments}{': ' if counted else ''}{counted}"
+    if invocation.out.as_json:
+        invocation.out.report({"summary": {"events": events, "outcomes": dict(outcomes)}})
+    else:
+        invocation.out.note(text)

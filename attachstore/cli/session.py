@@ -1,0 +1,25 @@
+"""`attachstore session`: the group; its commands are in session_read.py and session_write.py."""
+
+from __future__ import annotations
+
+from attachstore.cli.command import CommandIndex
+
+_READ = "attachstore.cli.session_read"
+_WRITE = "attachstore.cli.session_write"
+
+INDEX = {
+    "list": (f"{_READ}:list_command", "List the sessions."),
+    "show": (f"{_READ}:show_command", "Show a session's head, references and damage."),
+    "append": (f"{_WRITE}:append_command", "Append an event; its data is JSON on standard input."),
+    "fork": (f"{_WRITE}:fork_command", "Branch a new session off an event."),
+    "delete": (f"{_WRITE}:delete_command", "Delete session logs, never objects."),
+    "verify": (f"{_READ}:verify_command", "Check the chain of every event."),
+    "repair": (f"{_WRITE}:repair_command", "Cut a damaged log after its last good event."),
+}
+
+command = CommandIndex(
+    name="session",
+    index=INDEX,
+    short_help="List, show, append to, fork, verify session logs.",
+    help="Session logs: append-only, chained, each event durable before it is acknowledged.",
+)
