@@ -83,4 +83,5 @@ _KINDS = {
     EntryKind.FOREIGN: (Kind.FOREIGN_FILE, "no version of attachstore puts this here"),
     EntryKind.STAGING: (Kind.STALE_STAGING, "a writer that is gone left this"),
     EntryKind.QUARANTINE: (Kind.QUARANTINE_CONTENT, "this was moved aside"),
+    EntryKind.UNREADABLE: (Kind.DIRECTORY_UNREADABLE, "it cannot be looked at"),
 }

@@ -93,6 +93,8 @@ class EntryKind(enum.StrEnum):
     """A writer's temporary file."""
     QUARANTINE = "quarantine"
     """Bytes that were moved aside, or the note beside them."""
+    UNREADABLE = "unreadable"
+    """A directory that can't be listed, or a name whose status can't be had."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,7 @@ class Entry:
     stale: bool = False
     """Of a temporary file: it is certain that no live writer owns it."""
     reason: str | None = None
-    """Of something irregular or misplaced: what is wrong with it."""
+    """Of something irregular, misplaced or unreadable: what is wrong with it."""
 
 
 class ObjectBackend(Protocol):
@@ -194,7 +196,8 @@ class ObjectBackend(Protocol):
     def entries(self) -> Iterator[Entry]:
         """Yield everything there is: objects first, in ascending order, then the rest.
 
-        In bounded memory, beside working writers, changing nothing.
+        In bounded memory, beside working writers, changing nothing. What can't be listed is an
+        entry and hides nothing else.
         """
         ...
 

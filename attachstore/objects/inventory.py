@@ -7,6 +7,7 @@ the listing and the question is left out.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -15,8 +16,9 @@ from pathlib import Path
 
 from attachstore.digest import ALGORITHM, Digest
 from attachstore.disk import Disk, is_regular, storage_errors
+from attachstore.errors import AttachstoreError, StoreLayoutError
 from attachstore.objects.backend import Entry, EntryKind
-from attachstore.objects.file_object import kind_of, layout_errors, place
+from attachstore.objects.file_object import kind_of, layout_errors
 from attachstore.objects.quarantine import digest_in
 
 SHARDS = [f"{number:02x}" for number in range(256)]
@@ -31,6 +33,7 @@ class Inventory:
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
         self._root = root
+        self._root_length = len(str(root)) + 1
         self._objects = root / "objects" / ALGORITHM
 
     def digests(self, prefix: str = "") -> Iterator[Digest]:
@@ -43,47 +46,54 @@ class Inventory:
 
     def entries(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
         """Everything; objects come in ascending order."""
-        for path in self._paths(self._root / "objects"):
-            if path == self._objects:
-                yield from self._shards()
-            else:
-                yield from self._stray(path)
-        yield from self.staging(is_stale)
-        for path in self._paths(self._root / "quarantine"):
-            digest = digest_in(path.name)
-            kind = EntryKind.FOREIGN if digest is None else EntryKind.QUARANTINE
-            yield from self._entry(path, kind, digest)
+        yield from self._each(self._root / "objects", self._in_objects)
+        yield from self._each(self._root / "staging", self._in_staging(is_stale))
+        yield from self._each(self._root / "quarantine", self._in_quarantine)
 
     def staging(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
         """Writers' temporary files, and whatever else lies among them."""
-        for path in self._paths(self._root / "staging"):
+        directory, look = self._root / "staging", self._in_staging(is_stale)
+        for name in self._names(directory):
+            yield from look(directory / name)
+
+    def _in_staging(self, is_stale: Callable[[Path], bool]) -> Callable[[Path], Iterator[Entry]]:
+        def look(path: Path) -> Iterator[Entry]:
             found = _TEMPORARY.fullmatch(path.name)
-            if found:
-                digest = Digest(found[1]) if found[1] else None
-                yield from self._entry(path, EntryKind.STAGING, digest, is_stale=is_stale)
-            else:
-                yield from self._entry(path, EntryKind.FOREIGN)
+            if not found:
+                return self._entry(path, EntryKind.FOREIGN)
+            digest = Digest(found[1]) if found[1] else None
+            return self._entry(path, EntryKind.STAGING, digest, is_stale=is_stale)
 
-    def _shards(self) -> Iterator[Entry]:
-        for path in self._paths(self._objects):
-            if path.name not in SHARDS:
-                yield from self._stray(path)
-                continue
-            status = self._status(path)
-            if status is None:
-                continue
-            if stat.S_ISDIR(status.st_mode):
-                yield from self._shard(path)
-            else:
-                reason = f"it is {kind_of(status)}, not a directory"
-                yield self._made(path, EntryKind.IRREGULAR, status, reason=reason)
+        return look
 
-    def _shard(self, shard: Path) -> Iterator[Entry]:
-        for path in self._paths(shard):
-            if path.name.startswith(shard.name) and _HEX_64.fullmatch(path.name):
-                yield from self._entry(path, EntryKind.OBJECT, Digest(path.name))
-            else:
-                yield from self._stray(path)
+    def _in_objects(self, path: Path) -> Iterator[Entry]:
+        if path == self._objects:
+            return self._each(path, self._in_algorithm)
+        return self._stray(path)
+
+    def _in_algorithm(self, path: Path) -> Iterator[Entry]:
+        if path.name not in SHARDS:
+            yield from self._stray(path)
+            return
+        status = self._status(path)
+        if status is None:
+            return
+        if stat.S_ISDIR(status.st_mode):
+            yield from self._each(path, self._in_shard)
+        else:
+            reason = f"it is {kind_of(status)}, not a directory"
+            yield self._made(path, EntryKind.IRREGULAR, status, reason=reason)
+
+    def _in_shard(self, path: Path) -> Iterator[Entry]:
+        name = path.name
+        if _HEX_64.fullmatch(name) and path.parent.name == name[:2]:
+            return self._entry(path, EntryKind.OBJECT, Digest(name))
+        return self._stray(path)
+
+    def _in_quarantine(self, path: Path) -> Iterator[Entry]:
+        digest = digest_in(path.name)
+        kind = EntryKind.FOREIGN if digest is None else EntryKind.QUARANTINE
+        return self._entry(path, kind, digest)
 
     def _stray(self, path: Path) -> Iterator[Entry]:
         """Something where no object belongs: a misplaced object, or not ours at all."""
@@ -110,7 +120,10 @@ class Inventory:
         if not is_regular(status) and kind is not EntryKind.FOREIGN:
             kind, reason = EntryKind.IRREGULAR, f"it is {kind_of(status)}, not a file"
             is_stale = None
-        stale = is_stale is not None and is_stale(path)
+        stale = False
+        if is_stale is not None:
+            with contextlib.suppress(AttachstoreError):  # then it is not certain
+                stale = is_stale(path)
         yield self._made(path, kind, status, digest, reason=reason, stale=stale)
 
     def _made(
@@ -125,7 +138,7 @@ class Inventory:
     ) -> Entry:
         return Entry(
             kind=kind,
-            path=place(path.relative_to(self._root)),
+            path=self._shown(path),
             size_bytes=status.st_size if is_regular(status) else 0,
             digest=digest,
             mode=stat.S_IMODE(status.st_mode),
@@ -133,8 +146,36 @@ class Inventory:
             reason=reason,
         )
 
-    def _paths(self, directory: Path) -> Iterator[Path]:
-        return (directory / name for name in self._names(directory))
+    def _each(self, directory: Path, look: Callable[[Path], Iterator[Entry]]) -> Iterator[Entry]:
+        """What `look` says of every name in a directory; what can't be looked at is an entry too.
+
+        So one bad directory, or one bad name, hides nothing else.
+        """
+        try:
+            names = self._names(directory)
+        except AttachstoreError as error:
+            yield self._unreadable(directory, error)
+            return
+        for name in names:
+            path = directory / name
+            try:
+                yield from look(path)
+            except AttachstoreError as error:
+                yield self._unreadable(path, error)
+
+    def _unreadable(self, path: Path, error: AttachstoreError) -> Entry:
+        broken = isinstance(error, StoreLayoutError)
+        kind = EntryKind.IRREGULAR if broken else EntryKind.UNREADABLE
+        return Entry(
+            kind=kind,
+            path=self._shown(path),
+            size_bytes=0,
+            reason=error.reason if isinstance(error, StoreLayoutError) else str(error),
+        )
+
+    def _shown(self, path: Path) -> str:
+        """Relative to the root, for printing."""
+        return ascii(str(path)[self._root_length :])[1:-1]
 
     def _names(self, directory: Path) -> list[str]:
         """Ascending; none if the directory is not there."""
