@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
 from attachstore.admission.media_type import DOCX, PPTX, XLSX
-from attachstore.admission.reading import Reader, read_exactly, size_of
+from attachstore.admission.reading import Reader, read_exactly, seek_to, size_of
 from attachstore.reference import MEDIA_TYPE
 
 SIGNATURES = (b"PK\3\4", b"PK\5\6")
@@ -92,7 +92,7 @@ def check(reader: Reader, entries_max: int, bytes_max: int) -> None:
     locked = False
     for entry in entries:
         locked = locked or bool(entry.flags & _ENCRYPTED)
-        reader.seek(entry.offset + directory.shift)
+        seek_to(reader, entry.offset + directory.shift, "an entry")
         head = reader.read(30)
         if len(head) < 30 or head[:4] != b"PK\3\4":
             raise Broken("an entry of its directory is not where it says")
@@ -132,7 +132,7 @@ def _locate_large(
     if locator[:4] != b"PK\6\7":
         return *small, end
     (at,) = struct.unpack("<Q", locator[8:16])
-    reader.seek(at)
+    seek_to(reader, at, "its directory")
     record = read_exactly(reader, 56, "its directory")
     if record[:4] != b"PK\6\6":
         raise Broken("its directory is not where it says")
@@ -143,7 +143,7 @@ def _locate_large(
 def _entries(reader: Reader, directory: _Directory) -> Iterator[Entry]:
     if directory.size > _DIRECTORY_BYTES_MAX:
         raise Excess(f"its directory has {directory.size} bytes")
-    reader.seek(directory.offset + directory.shift)
+    seek_to(reader, directory.offset + directory.shift, "its directory")
     data = read_exactly(reader, directory.size, "its directory")
     at = 0
     for _ in range(directory.count):
@@ -176,7 +176,7 @@ def _large_sizes(extra: bytes, sizes: list[int]) -> list[int]:
 
 def _stated(reader: Reader, directory: _Directory, entry: Entry) -> str:
     """OpenDocument and EPUB say their type in a first, unpacked entry."""
-    reader.seek(entry.offset + directory.shift)
+    seek_to(reader, entry.offset + directory.shift, "an entry")
     head = read_exactly(reader, 30, "its first entry")
     name_size, extra_size = struct.unpack("<HH", head[26:30])
     reader.seek(name_size + extra_size, 1)

@@ -155,6 +155,11 @@ class _Inspection:
         reader.seek(0)
         self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
         self._found.header = header
+        if header is None and media_type not in FORMATS:
+            reason = "its header cannot be read"
+            self._report(
+                InvalidDocumentError(where=self._where, media_type=media_type, reason=reason)
+            )
 
     def _look_inside(self, reader: Reader, media_type: str, header: Header | None) -> None:
         """Limits, completeness, decoding. Raises AdmissionError and Defect."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import Any
 
@@ -10,6 +11,7 @@ from attachstore.admission.reading import Reader
 
 _HEADER = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
 _OBJECT = re.compile(rb"(?:^|[\s\0])\d+[\s\0]+\d+[\s\0]+obj")
+_NO_OUTPUT = logging.NullHandler()
 _FRONT_BYTES = 64 << 10
 _JUNK_BYTES_MAX = 1024
 """Readers accept a header this far in (ISO 32000-1, annex H.3.4.1 note 13)."""
@@ -25,6 +27,9 @@ def recognise(reader: Reader) -> bool:
 def count_pages(reader: Any) -> int:
     """Open it as a viewer would, with nothing repaired, and count. Raises Defect."""
     import pikepdf  # noqa: PLC0415 - 60 ms that only a PDF is worth
+
+    # Without a handler anywhere, Python would print qpdf's remarks on standard error.
+    logging.getLogger("pikepdf").addHandler(_NO_OUTPUT)
 
     try:
         with pikepdf.open(

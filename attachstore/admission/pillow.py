@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import logging
 import sys
 import threading
 from types import ModuleType
@@ -70,6 +71,9 @@ class Pillow:
         image_file.LOAD_TRUNCATED_IMAGES = False
         png = _load("PngImagePlugin")
         png.MAX_TEXT_CHUNK = png.MAX_TEXT_MEMORY = TEXT_BYTES_MAX
+        logger = logging.getLogger(_PRIVATE_NAME)
+        logger.addHandler(logging.NullHandler())
+        logger.propagate = False
         for name, module in list(sys.modules.items()):
             if name.startswith(_PRIVATE_NAME) and hasattr(module, "warnings"):
                 setattr(module, "warnings", _Silent())  # noqa: B010 - a module has no such field

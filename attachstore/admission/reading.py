@@ -10,6 +10,8 @@ from attachstore.attachment import Content
 from attachstore.disk import BLOCK_BYTES
 from attachstore.threads import CancelFlag
 
+OFFSET_BYTES_MAX = 2**62
+
 
 class Reader(Protocol):
     """The part of a binary file that parsing needs; what `io.BytesIO` and files are."""
@@ -86,6 +88,13 @@ def open_content(content: Content, cancel: CancelFlag | None) -> io.BufferedIOBa
     if cancel is None or content.size <= BLOCK_BYTES:
         return reader
     return io.BufferedReader(_Cancellable(reader, cancel), 64 << 10)
+
+
+def seek_to(reader: Reader, offset: int, what: str) -> None:
+    """Move to an offset that the bytes themselves give. Raises Cut, if no file is so long."""
+    if offset > OFFSET_BYTES_MAX:
+        raise Cut(f"{what} is missing")
+    reader.seek(offset)
 
 
 def read_exactly(reader: Reader, size: int, what: str) -> bytes:

@@ -57,13 +57,15 @@ def recognise(reader: Reader) -> str | None:
     """The type whose header these bytes carry; None if they carry none that we read."""
     reader.seek(0)
     front = reader.read(_FRONT_BYTES)
-    candidate = _by_signature(front, partial=False) or _by_frames(front)
+    candidate = _by_signature(front, partial=False)
     if candidate in _REFINED:
         candidate = _REFINED[candidate](_rewound(reader))
     if candidate is not None:
         return candidate if probe(reader, candidate) is not None else None
     if front[4:8] == b"ftyp":
         return isobmff.media_type(_rewound(reader))
+    if _may_be_frames(front) and audio.is_mpeg(_rewound(reader)):
+        return "audio/mpeg"
     return SVG if text.is_svg(_rewound(reader)) else None
 
 
@@ -124,7 +126,7 @@ def by_libmagic(reader: Reader) -> str:
     if guess.startswith(("text/", "inode/", "message/")) or not MEDIA_TYPE.fullmatch(guess):
         return OCTET_STREAM
     # A type of ours that its own probe has just denied is no finding.
-    return OCTET_STREAM if guess in _OURS else guess
+    return OCTET_STREAM if has_probe(guess) else guess
 
 
 def _by_signature(front: bytes, *, partial: bool) -> str | None:
@@ -139,9 +141,9 @@ def _by_signature(front: bytes, *, partial: bool) -> str | None:
     return None
 
 
-def _by_frames(front: bytes) -> str | None:
+def _may_be_frames(front: bytes) -> bool:
     """MPEG audio without a tag has no signature but the sync bits of its first frame."""
-    return "audio/mpeg" if front[:1] == b"\xff" and front[1:2] >= b"\xe2" else None
+    return front[:1] == b"\xff" and front[1:2] >= b"\xe2"
 
 
 def _rewound(reader: Reader) -> Reader:
@@ -160,7 +162,6 @@ _REFINED: dict[str | None, Callable[[Reader], str | None]] = {
 }
 _UNTYPABLE = frozenset({"image/jpeg", "image/png"})
 """Their signatures hold bytes that no text starts with; the others could be somebody's notes."""
-_OURS = frozenset({media_type for _, media_type in _SIGNATURES} | set(_RIFF.values()) | {SVG})
 
 _GENERAL = frozenset({archive.ZIP, "image/heif"})
 _CONTAINERS = frozenset({archive.ZIP, "video/mp4", "video/quicktime"})

@@ -47,7 +47,10 @@ def kind(reader: Reader) -> str | None:
     marked = markup(front)
     if marked is not None:
         return marked
-    if front.lstrip(_SPACE)[:1] in {b"{", b"["} and size_of(reader) <= JSON_BYTES_MAX:
+    if (
+        front.removeprefix(codecs.BOM_UTF8).lstrip(_SPACE)[:1] in {b"{", b"["}
+        and size_of(reader) <= JSON_BYTES_MAX
+    ):
         reader.seek(0)
         return _json_kind(reader.read()) or PLAIN
     return PLAIN

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from attachstore.admission.defect import Broken, Cut
-from attachstore.admission.reading import Reader, size_of
+from attachstore.admission.reading import Reader, seek_to, size_of
 
 _WIDTH, _HEIGHT = 0x100, 0x101
 _DATA = ((0x111, 0x117), (0x144, 0x145))  # strips, tiles: offsets and byte counts
@@ -87,7 +87,7 @@ def _directory(
     reader: Reader, layout: _Layout, at: int, wanted: tuple[int, ...]
 ) -> tuple[dict[int, tuple[int, ...]], int]:
     entry_bytes, count_bytes = (20, 8) if layout.big else (12, 2)
-    reader.seek(at)
+    seek_to(reader, at, "a directory")
     (count,) = layout.unpack("Q" if layout.big else "H", reader.read(count_bytes))
     if count > 65535:
         raise Broken("a directory has an impossible length")
@@ -112,7 +112,7 @@ def _values(reader: Reader, layout: _Layout, entry: bytes) -> tuple[int, ...]:
     length = struct.calcsize(f"{layout.order}{count}{code}")
     if length > len(field):
         (at,) = layout.unpack(layout.offset, field)
-        reader.seek(at)
+        seek_to(reader, at, "a directory entry")
         field = reader.read(length)
     return layout.unpack(f"{count}{code}", field[:length])
 
