@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from attachstore.disk import BLOCK_BYTES, Disk, read_all, remove_quietly, storage_errors, write_all
+from attachstore.errors import DestinationError
 
 DRAFT_SUFFIX = ".attachstore-draft"
 _MODE = 0o666  # less the umask: what the user makes with any other tool
@@ -28,7 +29,12 @@ class Draft:
         self.size_bytes = 0
         """Of what was written so far, buffered or not."""
         with storage_errors(directory):
-            self._descriptor: int | None = disk.create(self._path, _MODE)
+            try:
+                self._descriptor: int | None = disk.create(self._path, _MODE)
+            except (FileNotFoundError, NotADirectoryError):
+                raise DestinationError(
+                    where=ascii(str(directory))[1:-1], reason="there is no such folder"
+                ) from None
 
     def write(self, data: bytes) -> None:
         """Append; at most a block is held in memory. Raises UnavailableError."""

@@ -32,7 +32,7 @@ from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.replay.markup import EMPTY, Html, count_text, element, excerpt, icon, join
 from attachstore.replay.output import Draft
-from attachstore.replay.pictures import Pictures
+from attachstore.replay.pictures import BYTES_MAX, Pictures
 from attachstore.replay.steps import Outcome, Step, drain
 from attachstore.replay.summary import Totals, controls, savings, tiles, verdict
 from attachstore.replay.timeline import Timeline, card_anchor, worst_outcome
@@ -47,7 +47,7 @@ BODY_BYTES_MAX = 48 << 20
 PROBLEMS_DRAWN_MAX = 1_000
 _SIGNATURE = "<!doctype html>\n<!-- attachstore replay page -->\n"
 _BODY = "<!-- timeline -->"
-_TITLE_CHARS_MAX = 200
+_TITLE_CHARS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,12 @@ class PageWriter:
         objects: ObjectStore,
         *,
         at: int | None = None,
+        previews_bytes_max: int = BYTES_MAX,
         disk: Disk | None = None,
         cancel: CancelFlag | None = None,
     ) -> None:
-        """`at`: the last event that will come, if not all do.
+        """`at`: the last event that will come, if not all do. `previews_bytes_max`: what all
+        thumbnails and excerpts together may take in the file.
 
         An earlier page at `path` is replaced at the end; anything else there is kept.
 
@@ -88,7 +90,7 @@ class PageWriter:
         self._cancel = cancel
         self._objects = objects
         _check_target(self._disk, path)
-        self._pictures = Pictures(self._read, thumbnail)
+        self._pictures = Pictures(self._read, thumbnail, previews_bytes_max)
         self._timeline = Timeline(self._pictures, view.header.parent)
         self._totals = Totals()
         self._problems_drawn = 0

@@ -54,7 +54,7 @@ class Pictures:
         self,
         read: Callable[[Reference, int], bytes],
         thumbnail: Callable[[bytes, str, int], bytes],
-        bytes_max: int = BYTES_MAX,
+        bytes_max: int,
     ) -> None:
         """`read(reference, n)`: the first n verified bytes; `thumbnail` as in admission."""
         self._read = read

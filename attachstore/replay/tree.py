@@ -15,7 +15,7 @@ from typing import Any, cast
 from attachstore.replay.markup import EMPTY, Html, count_text, element, excerpt, join
 
 FIELDS_MAX = 300
-DEPTH_MAX = 32
+DEPTH_MAX = 16
 TEXT_CHARS_MAX = 600
 _KEY_CHARS_MAX = 120
 

@@ -204,3 +204,55 @@ def showcase() -> SampleSession:
     del session.backend.objects[lost.digest]
     session.backend.objects[torn.digest] = b"\0" + session.backend.objects[torn.digest][1:]
     return session
+
+
+ATTACKS = (
+    "</script><script>window.pwned=1</script>",
+    '"><img src=x onerror="window.pwned=1">',
+    "<svg onload=window.pwned=1>",
+    "' onmouseover='window.pwned=1",
+    "javascript:window.pwned=1",
+    "<!-- timeline -->",
+    "$title ${style} $$",
+    "</style><style>*{display:none}</style>",
+    '<meta http-equiv="refresh" content="0;url=http://127.0.0.1:9/">',
+    "<iframe src=http://127.0.0.1:9/></iframe>",
+    "photo\u202egnp.exe",
+    "\x00\x1b[31m\x7f\x85\u2028\ufeff",
+    "\ud800 lone",
+    "x" * 100_000,
+)
+
+
+def hostile() -> SampleSession:
+    """A session in which every text that somebody else chose tries to get out."""
+    session = SampleSession(
+        "".join(ATTACKS[:3]),
+        cwd="/" + ATTACKS[1],
+        parent=Parent(id=ATTACKS[0], seq=1, chain=ATTACKS[1]),
+        meta={"title": ATTACKS[0] + "w" * 500, **{attack[:50]: attack for attack in ATTACKS}},
+    )
+    script = ATTACKS[0].encode()
+    svg = f"<svg xmlns='http://www.w3.org/2000/svg' onload='window.pwned=1'>{ATTACKS[0]}</svg>"
+    html = session.commit(b"<!doctype html><body>" + script, "text/html", name="page.html")
+    drawn = session.commit(svg.encode(), "image/svg+xml", name="drawing.svg")
+    picture = session.picture(photo(64, 48), "png", ATTACKS[1])
+    for attack in ATTACKS:
+        session.append(
+            attack[:300], {attack: attack, "role": attack, "content": [attack, {attack: [attack]}]}
+        )
+    session.append("message", {"role": "user", "content": [html, drawn, picture, picture]})
+    for name in ATTACKS:
+        if name.isprintable() and len(name) < 1000:
+            session.append("attachment", {"file": dataclasses.replace(picture, name=name, width=1)})
+    deep: Any = picture
+    for level in range(190):
+        deep = {"in": deep} if level % 2 else [deep, level]
+    session.append("deep", deep)
+    session.append("wide", {f"key {n}": n for n in range(5000)} | {"last": html})
+    session.append(
+        "long", {"content": [f"part {n}" for n in range(5000)], "list": list(range(9999))}
+    )
+    session.append("odd", "only text", time="not a time", verified=False, seq=10**15)
+    session.append("odd", None, seq=3)
+    return session
