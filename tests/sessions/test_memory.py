@@ -1,0 +1,21 @@
+"""The in-memory medium keeps the contract."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_medium import SessionMediumConformance
+from tests.sessions.places import MemoryPlace
+
+
+class TestMemoryMedium(SessionMediumConformance):
+    @pytest.fixture
+    def place(self) -> MemoryPlace:
+        return MemoryPlace()
+
+
+class TestDamageInMemory(SessionDamageConformance):
+    @pytest.fixture
+    def place(self) -> MemoryPlace:
+        return MemoryPlace()

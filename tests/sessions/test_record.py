@@ -1,0 +1,223 @@
+"""The lines of a log: fixed bytes out, strict reading in."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from attachstore.errors import InvalidEventError
+from attachstore.reference import Reference
+from attachstore.sessions import record
+from attachstore.sessions.data import BadDataError
+from attachstore.sessions.event import Event, Parent, SessionHeader
+from tests.sessions.test_data import REFERENCE
+
+TIME = "2026-01-02T03:04:05.000006Z"
+
+
+def line_of(data: bytes, *, seq: int = 1, kind: bytes = b'"message"') -> bytes:
+    line, _ = record.encode_record(
+        seq=seq, time=TIME, type_json=kind, data_json=data, batch=None, chain=record.CHAIN_START
+    )
+    return line[:-1]
+
+
+def read(line: bytes) -> Event:
+    return record.decode_record(line, number=2, offset_bytes=100, verified=True)
+
+
+def with_chain(body: bytes) -> bytes:
+    """A line that another program wrote, with a chain that holds."""
+    chain = blake3(bytes(16) + body).hexdigest(16)
+    return body + b',"chain":"' + chain.encode() + b'"}'
+
+
+def test_a_record_is_these_bytes() -> None:
+    line, chain = record.encode_record(
+        seq=7,
+        time=TIME,
+        type_json=b'"turn/start"',
+        data_json=b'{"a":1}',
+        batch=6,
+        chain=b"0123456789abcdef",
+    )
+
+    body = (
+        b'{"seq":7,"time":"2026-01-02T03:04:05.000006Z","type":"turn/start","data":{"a":1}'
+        b',"batch":6'
+    )
+    expected = blake3(b"0123456789abcdef" + body).digest(16)
+    assert chain == expected
+    assert line == body + b',"chain":"' + expected.hex().encode() + b'"}\n'
+
+
+def test_a_header_is_these_bytes() -> None:
+    header = SessionHeader(
+        id="s-1",
+        created_at=TIME,
+        cwd="/home/a",
+        parent=Parent(id="s-0", seq=2, chain="0" * 32),
+        meta={"title": "T"},
+    )
+
+    body = (
+        b'{"attachstore":"session","v":1,"id":"s-1","created_at":"2026-01-02T03:04:05.000006Z",'
+        b'"cwd":"/home/a","parent":{"id":"s-0","seq":2,"chain":"00000000000000000000000000000000"},'
+        b'"meta":{"title":"T"}'
+    )
+    check = blake3(body).hexdigest(16).encode()
+    line = record.encode_header(header)
+    assert line == body + b',"check":"' + check + b'"}\n'
+    assert record.decode_header(line[:-1]) == header
+
+
+def test_a_record_is_read_back_with_its_place() -> None:
+    event = read(
+        line_of(
+            b'{"file":{"$attach":{"digest":"%s","size":1,"media_type":"a/b"}}}'
+            % str(REFERENCE.digest).encode()
+        )
+    )
+
+    assert event.data == {"file": Reference(digest=REFERENCE.digest, size=1, media_type="a/b")}
+    assert (event.seq, event.time, event.type, event.batch) == (1, TIME, "message", None)
+    assert (event.line, event.offset_bytes, event.verified) == (2, 100, True)
+
+
+def test_times_are_utc_with_microseconds() -> None:
+    moment = datetime(2026, 1, 2, 5, 4, 5, 6, tzinfo=timezone(timedelta(hours=2)))
+
+    assert record.timestamp(moment) == TIME
+    assert record.timestamp(datetime(2026, 1, 2, tzinfo=UTC)) == "2026-01-02T00:00:00.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"1E5", 100_000.0),
+        (b' { "a" : [ 1 , 2 ] } ', {"a": [1, 2]}),
+        (b'"\\u00e9\\/"', "\u00e9/"),
+        (
+            b'{"\\u0024attach":{"digest":"blake3:%s","size":1,"media_type":"a/b"}}' % (b"0" * 64),
+            ...,
+        ),
+        (b"[-0]", [0]),
+        (b'"12345678901234567890"', "12345678901234567890"),
+    ],
+)
+def test_a_record_that_is_not_compact_is_still_one(data: bytes, value: Any) -> None:
+    """The chain proves the bytes; how another encoder writes numbers is no damage."""
+    line = with_chain(b'{"seq":1,"time":"%s","type":"m","data":%s' % (TIME.encode(), data))
+
+    event = read(line)
+
+    assert record.chain_of(line, record.CHAIN_START) is not None
+    if value is ...:
+        assert isinstance(event.data, Reference)
+    else:
+        assert event.data == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NaN",
+        b"1e999",
+        b"9" * 5000,
+        b"9223372036854775808",
+        b'{"a":1,"a":1}',
+        b'"\xff"',
+        b'"\\ud800"',
+        b'"\x00"',
+        b"[" * 201 + b"]" * 201,
+        b'[{"":[' * 5000,
+        b'{"$attach":1}',
+        b"",
+    ],
+    ids=range(12),
+)
+def test_a_record_with_bad_data_is_none_even_if_its_chain_holds(data: bytes) -> None:
+    with pytest.raises(BadDataError):
+        read(line_of(data))
+
+
+def test_a_record_may_be_200_deep() -> None:
+    deep = b"[" * 200 + b"]" * 200
+    assert read(line_of(deep)).data
+    assert read(line_of(b" " + deep)).data
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"seq":"1","time":"t","type":"m","data":1',
+        b'{"seq":1.0,"time":"t","type":"m","data":1',
+        b'{"seq":0,"time":"t","type":"m","data":1',
+        b'{"seq":true,"time":"t","type":"m","data":1',
+        b'{"seq":1,"time":1,"type":"m","data":1',
+        b'{"seq":1,"time":"t","data":1',
+        b'{"seq":1,"time":"t","type":"m"',
+        b'{"seq":1,"time":"t","type":"m","data":1,"more":2',
+        b'{"seq":1,"seq":1,"time":"t","type":"m","data":1',
+        b'{"seq":1,"time":"t","type":"m","data":1,"batch":0',
+        b'{"seq":1,"time":"t","type":"m","data":1,"batch":null',
+        b"[1",
+    ],
+)
+def test_a_line_with_other_fields_is_no_record(body: bytes) -> None:
+    with pytest.raises(BadDataError):
+        read(with_chain(body))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"", "blank"),
+        (b"   ", "blank"),
+        (line_of(b"1") + b"\r", "CR LF"),
+        (b"\0" * 99, "NUL"),
+        (b"hello", "does not end"),
+        (line_of(b"1") + b" ", "does not end"),
+        (line_of(b"1") + line_of(b"2", seq=2), "malformed"),
+    ],
+)
+def test_the_reason_names_what_happened_to_a_line(line: bytes, reason: str) -> None:
+    with pytest.raises(BadDataError, match=reason):
+        read(line)
+
+
+@given(st.integers(0, 150), st.integers(0, 255))
+def test_no_damage_raises_anything_else(position: int, byte: int) -> None:
+    line = bytearray(line_of(b'{"text":"\xc3\xa9","n":[1.5,{"$attach":1}]}'))
+    line[position % len(line)] = byte
+
+    with contextlib.suppress(BadDataError):
+        record.decode_record(bytes(line), number=1, offset_bytes=0, verified=False)
+
+
+@pytest.mark.parametrize("meta", [{"a": REFERENCE}, {"a": float("nan")}, {1: 2}])
+def test_meta_is_plain_json(meta: Any) -> None:
+    with pytest.raises(InvalidEventError):
+        record.check_meta(meta, where="s-1")
+
+
+def test_a_look_alike_in_meta_is_kept() -> None:
+    meta: dict[str, Any] = {"a": {"$attach": 1}}
+    header = SessionHeader(id="s-1", created_at=TIME, meta=record.check_meta(meta, where="s-1"))
+
+    assert record.decode_header(record.encode_header(header)[:-1]).meta == meta
+
+
+@pytest.mark.parametrize("change", [(b'"v":1', b'"v":2'), (b'"session"', b'"sessions"')])
+def test_a_newer_or_foreign_header_is_not_guessed(change: tuple[bytes, bytes]) -> None:
+    body = record.encode_header(SessionHeader(id="s-1", created_at=TIME))[:-45].replace(*change)
+    line = body + b',"check":"' + blake3(body).hexdigest(16).encode() + b'"}'
+
+    with pytest.raises((record.UnknownFormatError, BadDataError)):
+        record.decode_header(line)
