@@ -205,6 +205,8 @@ class ScanReport:
     """All notes but unreferenced objects, of which there may be millions."""
     unreferenced: ObjectList = field(default_factory=ObjectList)
     """Objects that no session refers to, with their sizes. Legal; a scan never removes one."""
+    logs_complete: bool = True
+    """Every log was read to its end. If not, what is called unreferenced may be in use."""
     subset: tuple[int, int] | None = None
     objects: int = 0
     """Objects read, whatever the outcome."""
@@ -260,6 +262,7 @@ class ScanReport:
             "sessions": self.sessions,
             "events": self.events,
             "references": self.references,
+            "logs_complete": self.logs_complete,
             "elapsed_s": round(self.elapsed_s, 3),
             "counts": {kind.value: count for kind, count in self.counts().items()},
             "findings": [finding.to_json() for finding in self.findings],

@@ -115,19 +115,28 @@ class _Scan:
 
     def _read_logs(self) -> None:
         self._meter.enter(Phase.LOGS)
+        self._report.logs_complete = False  # until the last one has been read
         with self._unreadable(self._walk.location):
+            complete = True
             for name in self._walk.names():
-                outcome = self._walk.outcome_of(name)
-                for event in self._walk.read(name, outcome):
-                    self._tick()
-                    self._take_event(event)
-                if not outcome.vanished:
-                    self._report.sessions += 1
-                    self._add(outcome.finding())
-                self._meter.sessions_done += 1
+                complete &= self._read_log(name)
+            self._report.logs_complete = complete
+        with self._unreadable(self._walk.location):
             for path in self._walk.strays():
                 what = "no version of attachstore puts this here"
                 self._add(Finding(kind=Kind.FOREIGN_FILE, what=what, path=path))
+
+    def _read_log(self, name: SessionName) -> bool:
+        """Whether all of it could be read."""
+        outcome = self._walk.outcome_of(name)
+        for event in self._walk.read(name, outcome):
+            self._tick()
+            self._take_event(event)
+        self._meter.sessions_done += 1
+        if not outcome.vanished:
+            self._report.sessions += 1
+            self._add(outcome.finding())
+        return outcome.complete
 
     def _take_event(self, event: Event) -> None:
         self._report.events += 1
@@ -233,7 +242,7 @@ class _Scan:
             self._tick()
             for pointer, reference in references_in(event.data):
                 self._suspects.take_use(reference, Use(outcome.session, event.seq, pointer))
-        return outcome.error is None
+        return outcome.error is None  # beyond damage it was read as far as lines parse, as before
 
     # -- throughout ------------------------------------------------------------------------
 

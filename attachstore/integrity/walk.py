@@ -30,6 +30,11 @@ class LogOutcome:
     damage: Damage | None = None
     error: AttachstoreError | None = None
 
+    @property
+    def complete(self) -> bool:
+        """Whether every event there is was yielded."""
+        return self.error is None and self.damage is None
+
     def finding(self) -> Finding | None:
         """What to tell about it, if anything."""
         if self.error is not None:

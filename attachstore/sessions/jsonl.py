@@ -150,7 +150,7 @@ class JsonlMedium:
             segments = self._segments()
         for segment in segments:
             name = SessionName.from_segment(segment)
-            if name is not None and self.exists(name):
+            if name is not None and self._may_have_log(name):
                 yield name
 
     def strays(self) -> Iterator[str]:
@@ -228,6 +228,12 @@ class JsonlMedium:
         except _NO_FILE:
             return False
         return True
+
+    def _may_have_log(self, name: SessionName) -> bool:
+        try:
+            return self._has_log(name)
+        except OSError:  # whoever opens it is told why; one bad entry must not hide the others
+            return True
 
     def _directory(self, name: SessionName) -> Path:
         return self._sessions / name.segment

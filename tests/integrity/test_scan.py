@@ -60,6 +60,7 @@ def test_an_object_that_nothing_refers_to_is_told_with_its_size_and_kept(shop: W
 
     assert report.clean
     assert list(report.unreferenced) == [(reference.digest, 5)]
+    assert report.logs_complete
     assert report.unreferenced.size_bytes == 5
     assert report.counts() == {Kind.UNREFERENCED: 1}
     assert reference.digest in stored(shop)
@@ -214,6 +215,7 @@ def test_damage_in_the_middle_of_a_log_is_told_with_line_and_offset(shop: Worksh
     assert finding.kind is Kind.LOG_DAMAGED
     assert (finding.session, finding.line, finding.offset_bytes) == ("s-1", 3, offset_bytes)
     assert "chain" in finding.what
+    assert not report.logs_complete
 
 
 def test_a_damaged_header_is_told_and_the_events_still_count(shop: Workshop) -> None:
