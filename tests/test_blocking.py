@@ -1,0 +1,158 @@
+"""blocking.Store: the same store, the same names, no event loop to be seen."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import attachstore
+from attachstore import Digest, blocking
+from attachstore.errors import ObjectMissingError, StoreMissingError
+
+TEXT = b"hello\n"
+
+
+def public(kind: type) -> dict[str, inspect.Signature | None]:
+    """Public names and the parameters of those that are functions."""
+    return {
+        name: inspect.signature(member) if callable(member) else None
+        for name, member in inspect.getmembers(kind)
+        if not name.startswith("_")
+    }
+
+
+@pytest.mark.parametrize(
+    ("blocking_kind", "asynchronous_kind", "left_out"),
+    [
+        (blocking.Session, attachstore.Session, set[str]()),
+        # Sessions are closed with the store.
+        (blocking.Sessions, attachstore.Sessions, {"close_all"}),
+        (blocking.Store, attachstore.Store, set[str]()),
+    ],
+)
+def test_every_public_name_is_there_with_the_same_parameters(
+    blocking_kind: type, asynchronous_kind: type, left_out: set[str]
+) -> None:
+    """A skin that forgets a method or renames an argument is a second API."""
+    ours, theirs = public(blocking_kind), public(asynchronous_kind)
+
+    assert theirs.keys() - left_out <= ours.keys()
+    for name in theirs.keys() - left_out:
+        signature, other = ours[name], theirs[name]
+        if signature is not None and other is not None:
+            assert list(signature.parameters) == list(other.parameters), name
+
+
+def test_the_whole_line_works_without_asyncio(tmp_path: Path) -> None:
+    with blocking.Store.open(tmp_path / "store") as store:
+        reference = store.attach(TEXT, name="a.txt")
+        session = store.sessions.create("s-1", meta={"title": "t"})
+        session.append("message", {"file": reference})
+        session.attach(io.BytesIO(b"more"), name="b.txt")
+        session.append_many([("a", 1), ("b", 2)])
+        child = store.sessions.fork("s-1", id="s-2", at=2)
+        child.append("end", None)
+        store.sessions.close("s-1")
+        store.sessions.delete("s-1")
+
+        assert [event.type for event in store.sessions.read("s-2")] == [
+            "message",
+            "attachment",
+            "end",
+        ]
+        assert [step.error for step in store.replay("s-2")] == [None] * 3
+        assert store.read(reference) == TEXT
+        with store.open_attachment(reference) as stream:
+            assert b"".join(stream) == TEXT
+        store.copy_to(reference, tmp_path / "out")
+        assert store.resolve(reference.digest.hex[:8]) == reference.digest
+        assert set(store.list()) == {reference.digest, Digest.of(b"more")}
+        assert [use.session_id for use in store.uses(reference.digest)] == ["s-2"]
+        assert store.scan().clean
+        assert store.drain() == 0
+        assert [summary.id for summary in store.sessions.list()] == ["s-2"]
+        assert store.sessions.verify("s-2").head_seq == 3
+
+
+def test_errors_come_through_and_threads_end(tmp_path: Path) -> None:
+    before = threading.active_count()
+    with pytest.raises(StoreMissingError):
+        blocking.Store.open(tmp_path / "store", create=False)
+    with blocking.Store.open(tmp_path / "store") as store:
+        with pytest.raises(ObjectMissingError):
+            store.read(Digest.of(b"never"))
+        steps = store.sessions.read("absent")
+        with pytest.raises(attachstore.AttachstoreError, match="absent"):
+            next(steps)
+    store.close()
+
+    assert threading.active_count() == before
+    with pytest.raises(ValueError, match="closed"):
+        store.read(Digest.of(b"never"))
+
+
+def test_a_generator_left_early_lets_go(tmp_path: Path) -> None:
+    with blocking.Store.open(tmp_path / "store") as store:
+        session = store.sessions.create("s-1")
+        session.append_many([("e", number) for number in range(1000)])
+        events = store.sessions.read("s-1")
+        assert next(events).seq == 1
+        events.close()
+
+
+INTERRUPTED = """
+import os, sys, threading
+from pathlib import Path
+from attachstore import blocking
+
+class Endless:
+    async def read(self, size):
+        os.write(1, b"reading\\n")
+        return b"x" * size
+
+with blocking.Store.open(sys.argv[1]) as store:
+    try:
+        store.attach(Endless(), declared="text/plain")
+    except KeyboardInterrupt:
+        print("interrupted", list(Path(sys.argv[1], "staging").iterdir()))
+    print(store.attach(b"still works").size)
+"""
+
+
+def test_ctrl_c_cancels_the_call_and_leaves_nothing(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path / "store")], stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    with process.stdout as output:
+        assert output.readline() == b"reading\n"
+        process.send_signal(signal.SIGINT)
+        lines = [line for line in output.read().decode().splitlines() if line != "reading"]
+
+    assert process.wait() == 0
+    assert lines == ["interrupted []", "11"]
+
+
+def test_a_forked_child_is_told(tmp_path: Path) -> None:
+    with blocking.Store.open(tmp_path / "store") as store:
+        reference = store.attach(TEXT)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                store.read(reference)
+            except ValueError as error:
+                status = 0 if "os.fork" in str(error) else 2
+            finally:
+                os._exit(status)
+        _, status = os.waitpid(child, 0)
+
+    assert os.waitstatus_to_exitcode(status) == 0
