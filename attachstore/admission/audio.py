@@ -49,7 +49,7 @@ def check_wave(reader: Reader) -> None:
 
 def is_flac(reader: Reader) -> bool:
     front = reader.read(8)
-    return front[:4] == b"fLaC" and front[4] & 0x7F == 0 and front[5:8] == b"\0\0\x22"
+    return front[:4] == b"fLaC" and front[4:5] in {b"\0", b"\x80"} and front[5:8] == b"\0\0\x22"
 
 
 def check_flac(reader: Reader) -> None:
@@ -70,7 +70,7 @@ def check_flac(reader: Reader) -> None:
 def ogg_type(reader: Reader) -> str | None:
     """Audio or video, by the first stream's header; None if there is no first page."""
     page = reader.read(_OGG_HEADER_BYTES + 255 + 16)
-    if len(page) < _OGG_HEADER_BYTES or page[:5] != b"OggS\0" or not page[5] & 2:
+    if len(page) <= _OGG_HEADER_BYTES or page[:5] != b"OggS\0" or not page[5] & 2:
         return None
     packet = page[_OGG_HEADER_BYTES + page[26] :]
     return "video/ogg" if packet.startswith(_OGG_VIDEO) else "audio/ogg"

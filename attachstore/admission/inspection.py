@@ -16,7 +16,7 @@ from attachstore.admission import archive, audio, pdf, sniffing, text
 from attachstore.admission.decoding import decode
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
 from attachstore.admission.images import FORMATS
-from attachstore.admission.media_type import is_textual, normalise
+from attachstore.admission.media_type import OCTET_STREAM, is_textual, normalise
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.probe import probe
 from attachstore.admission.reading import Reader, open_content
@@ -24,6 +24,7 @@ from attachstore.attachment import Attachment, Content, Header
 from attachstore.disk import unavailable
 from attachstore.errors import (
     AdmissionError,
+    AttachstoreError,
     CorruptImageError,
     DecoderFailedError,
     EmptyContentError,
@@ -144,7 +145,13 @@ class _Inspection:
         return self._found
 
     def _inspect(self, reader: Reader, claim: str | None) -> None:
-        media_type = sniffing.find(reader) if claim is None else sniffing.settle(reader, claim)
+        try:
+            media_type = sniffing.find(reader) if claim is None else sniffing.settle(reader, claim)
+        except (AttachstoreError, OSError):
+            raise
+        except Exception as error:  # noqa: BLE001 - as below: hostile bytes, surprised parsers
+            self._report(self._surprise(claim or OCTET_STREAM, error))
+            return
         if claim is not None and media_type != claim:
             self._report(
                 MediaTypeMismatchError(where=self._where, declared=claim, found=media_type)
@@ -191,10 +198,11 @@ class _Inspection:
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - parsers raise whatever they like on hostile bytes
-            reason = f"{type(error).__name__}: {str(error)[:200]}"
-            self._report(
-                DecoderFailedError(where=self._where, media_type=media_type, reason=reason)
-            )
+            self._report(self._surprise(media_type, error))
+
+    def _surprise(self, media_type: str, error: Exception) -> DecoderFailedError:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        return DecoderFailedError(where=self._where, media_type=media_type, reason=reason)
 
     def _is_tolerated(self, media_type: str, defect: Defect) -> bool:
         if media_type in FORMATS or isinstance(defect, Excess):

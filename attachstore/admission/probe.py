@@ -10,10 +10,12 @@ Costs a few microseconds for JPEG, PNG, GIF and WebP; imports nothing heavy.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import BinaryIO
 
 from attachstore.admission import archive, audio, isobmff, pdf, text
+from attachstore.admission.defect import Defect
 from attachstore.admission.images import FORMATS
 from attachstore.admission.media_type import DOCX, PPTX, SVG, XLSX
 from attachstore.admission.reading import Reader, reader_of
@@ -29,7 +31,13 @@ def probe(
     `source` is bytes or a seekable binary file. Types without a signature of their own (text,
     JSON, octet-stream) are what they are called: there is nothing to compare.
     """
-    reader = reader_of(source)
+    try:
+        return _probe(reader_of(source), media_type)
+    except (Defect, ArithmeticError, LookupError, ValueError, struct.error):
+        return None  # a header that its parser stumbles over is none
+
+
+def _probe(reader: Reader, media_type: str) -> Header | None:
     image = FORMATS.get(media_type)
     if image is not None:
         if media_type == "image/avif" and isobmff.media_type(reader) != media_type:

@@ -168,7 +168,7 @@ def _others() -> dict[str, Callable[[], bytes]]:
     made["gif interlaced"] = functools.partial(_save, "L", (20, 20), "GIF", interlace=1)
     made["gif comment"] = functools.partial(_save, "L", (5, 5), "GIF", comment=b"; no trailer")
     made["gif animated"] = lambda: saved(
-        noise("P", (12, 8)), "GIF", save_all=True, append_images=frames_of("P", (12, 8), 4)[1:]
+        noise("P", (12, 8), 9), "GIF", save_all=True, append_images=frames_of("P", (12, 8), 4)[1:]
     )
     for mode in ("RGB", "RGBA", "L"):
         made[f"webp {mode}"] = functools.partial(_save, mode, (14, 10), "WEBP")
