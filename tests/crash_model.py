@@ -60,10 +60,24 @@ class FileNode:
         if not self.forsaken_size:
             del self.sizes[:-1]
 
+    def has_pending(self) -> bool:
+        return len(self.sizes) > 1 or any(len(it) > 1 for it in self.blocks.values())
+
     def forsake(self) -> None:
         """A sync failed: what is pending now can no longer be made durable by syncing."""
         self.forsaken |= {number for number, versions in self.blocks.items() if len(versions) > 1}
         self.forsaken_size = self.forsaken_size or len(self.sizes) > 1
+
+    def forget(self) -> bool:
+        """Drop what a failed sync left behind in the cache; says whether there was any."""
+        if not self.forsaken and not self.forsaken_size:
+            return False
+        for number in self.forsaken:
+            del self.blocks[number][1:]
+        del self.sizes[1:]
+        self.forsaken.clear()
+        self.forsaken_size = False
+        return True
 
     def _seen(self, number: int) -> bytes:
         """A block as processes see it: what was cut off and not written again reads as zeros."""
@@ -104,6 +118,9 @@ class DirectoryNode:
                 del versions[:-1]
                 if versions == [None]:
                     del self.names[name]
+
+    def has_pending(self) -> bool:
+        return any(len(it) > 1 for it in self.names.values())
 
     def forsake(self) -> None:
         """As for a file."""

@@ -31,7 +31,8 @@ class PowerLossDisk(InterceptedDisk):
     """`root` must exist; what is in it now is durable.
 
     With `fail_sync_at` the n-th sync fails with EIO and, as Linux does it, later syncs say OK
-    while what was pending at that moment never becomes durable.
+    while what was pending at that moment never becomes durable. A file shows the unsynced bytes
+    until its cached pages are dropped; then it shows what is on the medium.
     """
 
     def __init__(self, root: Path, *, fail_sync_at: int = 0, disk: Disk | None = None) -> None:
@@ -82,6 +83,10 @@ class PowerLossDisk(InterceptedDisk):
                 if key not in seen:
                     seen.add(key)
                     yield _build(tree, into), self.acknowledged[:acknowledged]
+
+    def has_pending(self, target: int | Path) -> bool:
+        """Whether syncing this descriptor or directory would save anything."""
+        return self._synced(target).has_pending()
 
     # -- recording -------------------------------------------------------------------------
 
@@ -139,6 +144,16 @@ class PowerLossDisk(InterceptedDisk):
         node = self._open.get(descriptor)
         if isinstance(node, FileNode):
             node.resize(size_bytes)
+
+    def _drop_cache(self, _: None, descriptor: int) -> None:
+        node = self._open.get(descriptor)
+        if isinstance(node, FileNode) and node.forget():
+            path = f"/proc/self/fd/{descriptor}"
+            os.chmod(path, node.mode | stat.S_IWUSR)  # noqa: PTH101 - an open file has no path
+            with open(path, "r+b") as file:  # noqa: PTH123
+                file.truncate(0)
+                file.write(node.content({}, node.sizes[-1]))
+            os.chmod(path, node.mode)  # noqa: PTH101
 
     def _link_open_file(self, _: None, descriptor: int, path: Path) -> None:
         self._set(path, self._open[descriptor])

@@ -197,6 +197,22 @@ class TestPowerLossDisk:
         disk.sync_file(descriptor)
         assert states(disk, tmp_path) == [{"a": b"data"}]
 
+    def test_after_a_failed_sync_the_truth_shows_once_the_cache_is_dropped(
+        self, root: Path, tmp_path: Path
+    ) -> None:
+        disk = PowerLossDisk(root, fail_sync_at=1)
+        descriptor = disk.create(root / "a", 0o444)
+        disk.write(descriptor, b"data", 0)
+        with pytest.raises(OSError, match="injected"):
+            disk.sync_file(descriptor)
+        assert (root / "a").read_bytes() == b"data"
+
+        disk.drop_cache(descriptor)
+
+        assert (root / "a").read_bytes() == b""
+        disk.sync_directory(root)
+        assert states(disk, tmp_path) == [{"a": b""}]
+
     def test_a_failed_directory_sync_loses_the_names_for_good(
         self, root: Path, tmp_path: Path
     ) -> None:

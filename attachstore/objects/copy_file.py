@@ -1,7 +1,8 @@
 """CopyFile: a user's copy of an object, whole or not there at all.
 
 Written beside the target under a hidden name, synced, then renamed over it, so that neither a
-crash nor a corrupt object leaves half a file or costs the old one.
+crash nor a corrupt object leaves half a file or costs the old one. Only a regular file is ever
+replaced: renaming over a device or a link would put a file where a user's system has neither.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from attachstore.disk import Disk, remove_quietly, storage_errors, write_all
-from attachstore.errors import StorageIOError
+from attachstore.disk import Disk, is_regular, remove_quietly, storage_errors, write_all
+from attachstore.errors import DestinationError
+from attachstore.objects.file_object import kind_of, place
 
 _MODE = 0o644  # less the umask; never writable by others
 
@@ -24,18 +26,18 @@ class CopyFile:
     def __init__(self, disk: Disk, target: Path) -> None:
         self._disk = disk
         self._target = target
-        self._temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.part")
+        self._temporary = target.parent / f".attachstore-{secrets.token_hex(8)}.part"
         self._descriptor = -1
         self._offset_bytes = 0
 
     def __enter__(self) -> Self:
         with storage_errors(self._target):
             try:
+                self._refuse_irregular()
                 self._descriptor = self._disk.create(self._temporary, _MODE)
-            except FileNotFoundError:
-                raise StorageIOError(
-                    where=str(self._target.parent), reason="there is no such directory"
-                ) from None
+            except (FileNotFoundError, NotADirectoryError):
+                reason = "there is no such directory"
+                raise DestinationError(where=place(self._target.parent), reason=reason) from None
         return self
 
     def restart(self) -> None:
@@ -53,6 +55,7 @@ class CopyFile:
         """Give it the target's name, durably."""
         with storage_errors(self._target):
             self._disk.sync_file(self._descriptor)
+            self._refuse_irregular()
             self._disk.rename(self._temporary, self._target)
             self._disk.sync_directory(self._target.parent)
 
@@ -69,3 +72,13 @@ class CopyFile:
         remove_quietly(self._disk, self._temporary)
         with contextlib.suppress(OSError):
             self._disk.close(self._descriptor)
+
+    def _refuse_irregular(self) -> None:
+        try:
+            status = self._disk.status(self._target)
+        except FileNotFoundError:
+            return
+        if not is_regular(status):
+            raise DestinationError(
+                where=place(self._target), reason=f"it is {kind_of(status)}, not a file"
+            )

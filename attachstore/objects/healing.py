@@ -53,7 +53,10 @@ class Healing:
                 self._disk.exchange(beside, path)
             except OSError as error:
                 if error.errno not in UNSUPPORTED:
-                    remove_quietly(self._disk, beside)
+                    # After an error the names may have been exchanged all the same: then this
+                    # one leads to the bad bytes, which are not ours to remove.
+                    if good.is_named(beside):
+                        remove_quietly(self._disk, beside)
                     raise
                 self._replace(beside, path, aside)
                 return True

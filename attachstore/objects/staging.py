@@ -191,6 +191,12 @@ class StagedFile:
         else:
             self._disk.link(self._path, path)
 
+    def is_named(self, path: Path) -> bool:
+        """Whether `path` leads to this file; False also if that can't be told."""
+        with contextlib.suppress(OSError):
+            return leads_to(self._disk, path, self._open_descriptor())
+        return False
+
     def close(self) -> None:
         """Remove the temporary name, if any; safe to repeat. Links stay. Raises OSError."""
         descriptor, self._descriptor = self._descriptor, None

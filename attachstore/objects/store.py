@@ -216,7 +216,11 @@ class ObjectStore:
     def copy_out(self, wanted: Wanted, target: Path, cancel: CancelFlag | None = None) -> None:
         """Write the verified bytes to `target`, all at once: it appears, or is replaced, whole.
 
-        Durable on return. The target's directory must exist. Raises as `read`.
+        Durable on return. Raises as `read`, and:
+
+        Raises:
+            DestinationError: the target's directory is not there, or something other than a
+                regular file has its name.
         """
         with CopyFile(self._disk, target) as copy:
 

@@ -1,0 +1,298 @@
+"""Power is cut after any call: what was acknowledged is there, and no object is ever in part.
+
+Each piece of work runs on a disk that knows every state a power cut may leave. Then the gate:
+the same work with one sync left out must fail, for every sync, so that each is proven to be
+needed and the instrument to see it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attachstore.disk import Disk
+from attachstore.errors import ObjectMissingError
+from attachstore.objects.inventory import SHARDS
+from attachstore.objects.store import CommitOutcome, ObjectStore
+from tests.faults import SYNCS, InterceptedDisk, PowerLossDisk
+from tests.objects.samples import (
+    DATA,
+    DIGEST,
+    PlainDisk,
+    attachment,
+    damage,
+    make_store,
+    names_in,
+    object_path,
+    open_store,
+    reference,
+    spooled,
+)
+
+BAD = b"rotten"
+BIG = bytes(range(256)) * 64  # four blocks of the model's disk
+
+Acknowledge = Callable[[Any], None]
+
+
+@dataclass(frozen=True)
+class Work:
+    """`prepare` is durable when `run` begins; `check` looks at what a cut has left."""
+
+    prepare: Callable[[Path], None]
+    run: Callable[[Path, Disk, Acknowledge], None]
+    check: Callable[[Path, list[Any]], None]
+
+
+def nothing(world: Path) -> None:
+    """Start on an empty disk."""
+
+
+def an_empty_store(world: Path) -> None:
+    make_store(world / "store")
+
+
+def a_store_with_one_object(world: Path) -> None:
+    make_store(world / "store").commit(attachment())
+
+
+def a_store_with_a_bad_object(world: Path) -> None:
+    a_store_with_one_object(world)
+    damage(object_path(world / "store"), BAD)
+
+
+def no_object_is_in_part(world: Path) -> ObjectStore:
+    store = open_store(world / "store")
+    for digest in store.digests():
+        verdict = store.verify(digest)
+        assert verdict.error is None, verdict.error
+    return store
+
+
+# -- the layout ------------------------------------------------------------------------------
+
+
+def create(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    make_store(world / "store", disk)
+    acknowledge("layout")
+
+
+def check_layout(world: Path, acknowledged: list[Any]) -> None:
+    if acknowledged:
+        assert names_in(world / "store") == ["objects", "quarantine", "staging"]
+        assert names_in(world / "store" / "objects" / "blake3") == SHARDS
+    make_store(world / "store").commit(attachment())  # a killed creation is simply repeated
+
+
+# -- commit ----------------------------------------------------------------------------------
+
+
+def commit(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    committed = open_store(world / "store", disk).commit(attachment())
+    assert committed.outcome is CommitOutcome.STORED
+    acknowledge((committed.reference, DATA))
+
+
+def commit_spooled(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    store = open_store(world / "store", disk)
+    content = spooled(store.backend, BIG)  # type: ignore[arg-type] - a FilesystemBackend here
+    acknowledge((store.commit(attachment(content=content)).reference, BIG))
+    content.close()
+
+
+def commit_into_a_missing_shard(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    disk.remove_directory(object_path(world / "store").parent)
+    commit(world, disk, acknowledge)
+
+
+def commit_duplicate(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    """Somebody has copied a shard into place, with plain tools and without any sync."""
+    path = object_path(world / "store")
+    disk.remove_directory(path.parent)
+    disk.make_directory(path.parent)
+    descriptor = disk.create(path, 0o444)
+    disk.write(descriptor, DATA, 0)
+    disk.close(descriptor)
+    committed = open_store(world / "store", disk).commit(attachment())
+    assert committed.outcome is CommitOutcome.DUPLICATE
+    acknowledge((committed.reference, DATA))
+
+
+def check_commit(world: Path, acknowledged: list[Any]) -> None:
+    store = no_object_is_in_part(world)
+    for promised, data in acknowledged:
+        assert store.read(promised) == data
+    assert store.commit(attachment()).outcome is not CommitOutcome.HEALED
+    assert names_in(world / "store" / "staging") == []
+
+
+def check_duplicate(world: Path, acknowledged: list[Any]) -> None:
+    """Whoever copies without sync may leave parts; a commit mends them, an acknowledged one is
+    whole."""
+    store = open_store(world / "store")
+    for promised, data in acknowledged:
+        assert store.read(promised) == data
+    assert store.read(store.commit(attachment()).reference) == DATA
+
+
+# -- heal and quarantine ---------------------------------------------------------------------
+
+
+def heal(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    committed = open_store(world / "store", disk).commit(attachment())
+    assert committed.outcome is CommitOutcome.HEALED
+    acknowledge(committed.reference)
+
+
+def heal_on_a_plain_disk(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    plain = InterceptedDisk(disk)
+    plain.open_temporary = PlainDisk().open_temporary
+    plain.exchange = PlainDisk().exchange
+    heal(world, plain, acknowledge)
+
+
+def check_heal(world: Path, acknowledged: list[Any]) -> None:
+    store = open_store(world / "store")
+    assert store.size(DIGEST) is not None, "the name was absent for a moment"
+    if acknowledged:
+        assert store.read(acknowledged[0]) == DATA
+        assert is_in_quarantine(world)
+        assert not [it for it in names_in(world / "store" / "staging") if it[:5] == "heal-"]
+    store.sweep()
+    assert store.read(store.commit(attachment()).reference) == DATA
+
+
+def quarantine(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    assert open_store(world / "store", disk).quarantine(DIGEST, "test")
+    acknowledge("moved")
+
+
+def check_quarantine(world: Path, acknowledged: list[Any]) -> None:
+    store = open_store(world / "store")
+    if acknowledged:
+        with pytest.raises(ObjectMissingError):
+            store.read(reference())
+        assert is_in_quarantine(world)
+    assert store.read(store.commit(attachment()).reference) == DATA
+
+
+def is_in_quarantine(world: Path) -> bool:
+    """Whether the bad bytes are there with a note about them."""
+    directory = world / "store" / "quarantine"
+    copies = [path for path in directory.iterdir() if path.suffix != ".json"]
+    notes = [json.loads(path.with_suffix(".json").read_bytes()) for path in copies]
+    return [path.read_bytes() for path in copies] == [BAD] and [
+        note["expected"] for note in notes
+    ] == [str(DIGEST)]
+
+
+# -- copy out --------------------------------------------------------------------------------
+
+
+def an_object_and_an_older_copy(world: Path) -> None:
+    make_store(world / "store").commit(attachment(BIG))
+    (world / "out").mkdir()
+    (world / "out" / "copy").write_bytes(b"older")
+
+
+def copy_out(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    store = open_store(world / "store", disk)
+    store.copy_out(reference(BIG), world / "out" / "copy")
+    acknowledge("copied")
+
+
+def check_copy_out(world: Path, acknowledged: list[Any]) -> None:
+    found = (world / "out" / "copy").read_bytes()
+    assert found in ([BIG] if acknowledged else [BIG, b"older"])
+    if acknowledged:
+        assert names_in(world / "out") == ["copy"]
+
+
+WORK = {
+    "create": Work(nothing, create, check_layout),
+    "commit": Work(an_empty_store, commit, check_commit),
+    "commit spooled": Work(an_empty_store, commit_spooled, check_commit),
+    "missing shard": Work(an_empty_store, commit_into_a_missing_shard, check_commit),
+    "duplicate": Work(an_empty_store, commit_duplicate, check_duplicate),
+    "heal": Work(a_store_with_a_bad_object, heal, check_heal),
+    "heal, plain disk": Work(a_store_with_a_bad_object, heal_on_a_plain_disk, check_heal),
+    "quarantine": Work(a_store_with_a_bad_object, quarantine, check_quarantine),
+    "copy out": Work(an_object_and_an_older_copy, copy_out, check_copy_out),
+}
+
+
+@pytest.fixture
+def world(memory_path: Path) -> Path:
+    """The disk that loses power."""
+    world = memory_path / "world"
+    world.mkdir()
+    return world
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_power_loss_at_any_call_costs_nothing_acknowledged(
+    world: Path, memory_path: Path, name: str
+) -> None:
+    work = WORK[name]
+    work.prepare(world)
+    disk = PowerLossDisk(world)
+    limit = 2 if name == "create" else 40  # 260 directories take their time to build
+
+    work.run(world, disk, disk.acknowledge)
+
+    states = 0
+    for state, acknowledged in disk.crash_moments(memory_path, limit=limit):
+        work.check(state, acknowledged)
+        states += 1
+    assert states > 1
+
+
+class ForgetfulDisk(InterceptedDisk):
+    """Leaves out the n-th sync that has something to do."""
+
+    def __init__(self, disk: PowerLossDisk, leave_out: int) -> None:
+        super().__init__(disk)
+        self._has_pending = disk.has_pending
+        self._leave_out = leave_out
+        self._syncs = 0
+        self.left_out: str | None = None
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method in SYNCS and self._has_pending(arguments[0]):
+            self._syncs += 1
+            if self._syncs == self._leave_out:
+                self.left_out = f"{method} {arguments[0]}"
+                return None
+        return call()
+
+
+@pytest.mark.parametrize("name", WORK)
+def test_every_single_sync_is_needed(world: Path, memory_path: Path, name: str) -> None:
+    """Leave one out, and some state after the work must break a promise."""
+    work = WORK[name]
+    for leave_out in range(1, 20):
+        for path in world.iterdir():
+            shutil.rmtree(path)
+        work.prepare(world)
+        power = PowerLossDisk(world)
+        disk = ForgetfulDisk(power, leave_out)
+        work.run(world, disk, power.acknowledge)
+        if disk.left_out is None:
+            assert leave_out > 1
+            return
+        assert _breaks(work, power, memory_path), f"nobody misses {disk.left_out}"
+
+
+def _breaks(work: Work, power: PowerLossDisk, memory_path: Path) -> bool:
+    try:
+        for state in power.crash_states(memory_path, limit=60):
+            work.check(state, power.acknowledged)
+    except Exception:  # noqa: BLE001 - whatever shows it
+        return True
+    return False
