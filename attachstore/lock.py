@@ -45,7 +45,9 @@ class FileLock:
         if descriptor is not None:
             with _held_guard:
                 _held.discard(self)
-            self._disk.close(descriptor)
+            # The lock goes even with a close that fails, and its text is for messages only.
+            with contextlib.suppress(OSError):
+                self._disk.close(descriptor)
 
     def close_in_child(self) -> None:
         """Drop a forked child's copy of the descriptor without touching the lock."""

@@ -84,10 +84,10 @@ class JsonlMedium:
             except FileNotFoundError:  # some tools do not restore empty directories
                 self._ensure_directories()
                 lock = acquire(self._disk, path)
-        if lock is None:
-            raise SessionBusyError(
-                where=str(path), session=name.id, holder=holder(self._disk, path)
-            )
+            if lock is None:
+                raise SessionBusyError(
+                    where=str(path), session=name.id, holder=holder(self._disk, path)
+                )
         if not self._swept:
             self._swept = True
             sweep(self._disk, self._sessions)
@@ -102,7 +102,7 @@ class JsonlMedium:
             except FileNotFoundError:
                 self._ensure_directories()
                 ensure_directory(self._disk, directory)
-            self._remove_stale(directory)
+            self._remove_stale(name)
             new = NewLog(self._disk, directory)
             try:
                 new.fill(content)
@@ -117,8 +117,8 @@ class JsonlMedium:
     def open_writer(self, name: SessionName) -> LogFile:
         self._names.check()
         with storage_errors(self._directory(name)):
+            self._remove_stale(name)
             descriptor = self._open(name, self._disk.open_write)
-            self._remove_stale(self._directory(name))
         return LogFile(self._disk, descriptor, self._log_path(name), name, self._names)
 
     def delete(self, name: SessionName) -> None:
@@ -204,9 +204,14 @@ class JsonlMedium:
             raise self._not_a_file(path)
         return descriptor
 
-    def _remove_stale(self, directory: Path) -> None:
+    def _remove_stale(self, name: SessionName) -> None:
         """Remove what a killed creation left; we hold the lock, so nobody is at it."""
-        for entry in self._disk.names(directory):
+        directory = self._directory(name)
+        try:
+            entries = self._disk.names(directory)
+        except _NO_FILE:
+            return
+        for entry in entries:
             if entry.startswith(NEW_PREFIX):
                 with contextlib.suppress(FileNotFoundError):
                     self._disk.unlink(directory / entry)

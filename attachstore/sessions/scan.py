@@ -214,12 +214,16 @@ class Scan:
 def resync(
     log: LogReader, *, offset_bytes: int, line: int, chain: bytes, cancel: CancelFlag | None
 ) -> Iterator[Event]:
-    """Every whole line from `offset_bytes` on that parses as a record."""
-    for number, (start, content, whole) in enumerate(
+    """Every whole line from `offset_bytes` on that parses as a record.
+
+    It is verified if the chain of the one before it leads to it, whatever lies between them.
+    """
+    for number, (start, stored, whole) in enumerate(
         split_lines(log, offset_bytes, log.size(), cancel), line
     ):
-        if content is None or not whole:
+        if stored is None or not whole:
             continue
+        content = stored.removesuffix(b"\r")  # all that an editor with other line ends changes
         verified = record.chain_of(content, chain) is not None
         try:
             event = record.decode_record(

@@ -1,0 +1,297 @@
+"""Durability of session logs: power cut at every call, an error at every call, order of calls."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attachstore.disk import Disk
+from attachstore.errors import (
+    AttachstoreError,
+    LogPoisonedError,
+    StorageFullError,
+    StorageIOError,
+    StorePoisonedError,
+)
+from attachstore.sessions import SessionLogs
+from tests.conformance.session_medium import confirm
+from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
+from tests.sessions.jobs import JOBS, Job, Promise, check, open_logs
+from tests.sessions.places import JsonlPlace
+
+
+class NamedDisk(InterceptedDisk):
+    """A file system without unnamed temporary files."""
+
+    def intercept(self, method: str, call: Any, arguments: tuple[Any, ...]) -> Any:
+        if method == "open_temporary":
+            raise OSError(errno.EOPNOTSUPP, "not here")
+        return call()
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
+
+
+@pytest.fixture(params=JOBS, ids=lambda job: job.name)
+def job(request: pytest.FixtureRequest) -> Job:
+    return request.param
+
+
+# -- power -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [Disk, NamedDisk], ids=["unnamed", "named"])
+def test_a_power_cut_at_any_call_costs_nothing_that_was_promised(
+    job: Job, kind: type[Disk], tmp_path: Path
+) -> None:
+    """Unsynced blocks, sizes and names are lost one by one, or zeros; no tail is called damage."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    place = JsonlPlace(root)
+    job.prepare(place)
+    disk = PowerLossDisk(root, disk=kind())
+    logs = open_logs(root, disk)
+    job.work(logs, disk.acknowledge)
+    logs.close()
+
+    states = 0
+    for state, promises in disk.crash_moments(into=tmp_path):
+        check(job, state, promises)
+        states += 1
+
+    assert states > len(disk.acknowledged)
+
+
+def test_what_a_loader_found_survives_although_its_writer_never_synced(tmp_path: Path) -> None:
+    """The writer was killed before its sync. Whoever reports its event must have synced it."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    JOBS[1].prepare(JsonlPlace(root))
+    disk = PowerLossDisk(root)
+    killed = open_logs(root, FailingDisk(1, methods={"sync_data"}, disk=disk))
+    with pytest.raises(StorageIOError):
+        killed.load("s-1").append("message", 2)
+    killed.close()
+
+    logs = open_logs(root, disk)
+    fork = logs.fork("s-1", id="s-2")
+    disk.acknowledge(Promise("s-2", fork.head))
+    head = logs.load("s-1").head
+    disk.acknowledge(Promise("s-1", head))
+    logs.close()
+
+    assert (fork.head, head) == (3, 3)
+    both = Job("both", JOBS[1].prepare, JOBS[1].work, {"s-1": [0, 1, 2], "s-2": [0, 1, 2]})
+    for state, promises in disk.crash_moments(into=tmp_path):
+        check(both, state, promises)
+
+
+def test_a_loader_believes_the_medium_not_the_cache(tmp_path: Path) -> None:
+    """After a failed write-back the cache shows what the medium lost: sync, drop, then read."""
+    JOBS[1].prepare(place := JsonlPlace(tmp_path))
+    disk = RecordingDisk(tmp_path, methods={"sync_file", "drop_cache", "read_into"})
+    logs = SessionLogs(JsonlPlace(tmp_path, disk).medium(), confirm)
+
+    logs.load("s-1")
+
+    assert [call for call, _ in disk.trace][:3] == ["sync_file", "drop_cache", "read_into"]
+    disk.trace.clear()
+    SessionLogs(JsonlPlace(tmp_path, disk).medium(), confirm).fork("s-1", id="s-2")
+    assert [call for call, _ in disk.trace][:3] == ["sync_file", "drop_cache", "read_into"]
+    assert place.read("s-2")
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sticky", [False, True], ids=["once", "for-ever"])
+@pytest.mark.parametrize("effect", ["none", "done", "half"])
+def test_an_error_at_any_call_costs_nothing_that_was_promised(
+    job: Job, effect: Any, sticky: bool, tmp_path: Path
+) -> None:
+    """Nothing but our own errors comes out, no descriptor stays, and a retry is served."""
+    open_before = descriptors()
+    for number, disk in enumerate(failing_disks(effect=effect, sticky=sticky)):
+        root = tmp_path / str(number)
+        root.mkdir()
+        job.prepare(JsonlPlace(root))
+        logs = open_logs(root, disk)
+        promises: list[Promise] = []
+        with contextlib.suppress(AttachstoreError):
+            job.work(logs, promises.append)
+        disk.heal()
+        logs.close()
+
+        check(job, root, promises)
+        assert descriptors() == open_before, disk.landed
+
+
+def test_short_reads_and_writes_are_no_errors(job: Job, tmp_path: Path) -> None:
+    for number, disk in enumerate(failing_disks(effect="short", sticky=True)):
+        root = tmp_path / str(number)
+        root.mkdir()
+        job.prepare(JsonlPlace(root))
+        logs = open_logs(root, disk)
+        promises: list[Promise] = []
+        job.work(logs, promises.append)
+        logs.close()
+
+        check(job, root, promises)
+        assert promises
+        if number > 8:
+            break
+
+
+def test_a_failed_append_poisons_the_session_until_it_is_loaded_again(tmp_path: Path) -> None:
+    """The kernel says OK to a second sync, so the same writer may not go on."""
+    JOBS[1].prepare(JsonlPlace(tmp_path))
+    disk = FailingDisk(1, methods={"sync_data"})
+    logs = open_logs(tmp_path, disk)
+    log = logs.load("s-1")
+
+    with pytest.raises(StorageIOError):
+        log.append("message", 2)
+    with pytest.raises(LogPoisonedError, match="failed"):
+        log.append("message", 3)
+    assert log.head == 2
+
+    again = logs.load("s-1")
+    assert again is not log
+    assert again.head == 3, "the bytes had reached the disk after all"
+    assert again.append("message", 3).seq == 4
+    logs.close()
+
+
+def test_a_full_disk_leaves_half_a_line_that_the_next_load_cuts(tmp_path: Path) -> None:
+    JOBS[1].prepare(place := JsonlPlace(tmp_path))
+    disk = FailingDisk(2, methods={"write"}, error=errno.ENOSPC, effect="half")
+    logs = open_logs(tmp_path, disk)
+    log = logs.load("s-1")  # the first write is the lock's text
+
+    with pytest.raises(StorageFullError):
+        log.append("message", "x" * 100)
+
+    assert logs.load("s-1").append("message", 2).seq == 3
+    assert len(place.torn("s-1")) == 1
+    logs.close()
+
+
+def test_a_first_append_can_be_tried_again_after_a_full_disk(tmp_path: Path) -> None:
+    """Nothing of the log had become visible, so there is nothing to doubt."""
+    JsonlPlace(tmp_path)
+    logs = open_logs(tmp_path, FailingDisk(2, methods={"write"}, error=errno.ENOSPC))
+    log = logs.create("s-1")
+
+    with pytest.raises(StorageFullError):
+        log.append("message", 1)
+
+    assert list((tmp_path / "sessions").iterdir()) == []
+    assert log.append("message", 1).seq == 1
+    logs.close()
+
+
+def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_path: Path) -> None:
+    """A later sync by anyone would say OK; so nothing may be left that looks promised."""
+    for fail_at in (1, 2):
+        root = tmp_path / str(fail_at)
+        root.mkdir()
+        place = JsonlPlace(root)
+        logs = open_logs(root, FailingDisk(fail_at, methods={"sync_directory"}))
+        log = logs.create("s-1")
+
+        with pytest.raises(StorageIOError):
+            log.append("message", 1)
+        assert not place.path("s-1").exists()
+        for call in (
+            lambda log=log: log.append("message", 1),
+            lambda logs=logs: logs.create("s-2").append("message", 1),
+        ):
+            with pytest.raises(StorePoisonedError):
+                call()
+        assert logs.list() == []
+        logs.close()
+
+
+# -- order -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (
+            "create",
+            [
+                "open_lock locks/s-1",
+                "make_directory sessions/s-1",
+                "open_temporary sessions/s-1",
+                "write sessions/s-1/<unnamed>",
+                "sync_file sessions/s-1/<unnamed>",
+                "link_open_file sessions/s-1/<unnamed> sessions/s-1/log.jsonl",
+                "sync_directory sessions/s-1",
+                "sync_directory sessions",
+                "write sessions/s-1/<unnamed>",
+                "sync_data sessions/s-1/<unnamed>",
+            ],
+        ),
+        (
+            "append",
+            [
+                "open_lock locks/s-1",
+                "sync_file sessions/s-1/log.jsonl",
+                "write sessions/s-1/log.jsonl",
+                "sync_data sessions/s-1/log.jsonl",
+            ],
+        ),
+        (
+            "settle",
+            [
+                "open_lock locks/s-1",
+                "sync_file sessions/s-1/log.jsonl",
+                "make_directory sessions/s-1/torn",
+                "create sessions/s-1/torn/<tail>",
+                "write sessions/s-1/torn/<tail>",
+                "sync_file sessions/s-1/torn/<tail>",
+                "sync_directory sessions/s-1/torn",
+                "sync_directory sessions/s-1",
+                "truncate sessions/s-1/log.jsonl",
+                "sync_file sessions/s-1/log.jsonl",
+                "write sessions/s-1/log.jsonl",
+                "sync_data sessions/s-1/log.jsonl",
+            ],
+        ),
+        (
+            "delete",
+            [
+                "open_lock locks/s-1",
+                "rename sessions/s-1 sessions/.deleted-<random>",
+                "sync_directory sessions",
+                "sync_directory sessions",
+                "unlink sessions/.deleted-<random>/log.jsonl",
+                "remove_directory sessions/.deleted-<random>",
+                "unlink locks/s-1",
+            ],
+        ),
+    ],
+)
+def test_the_order_of_calls_is_the_argument(name: str, expected: list[str], tmp_path: Path) -> None:
+    (job,) = [each for each in JOBS if each.name == name]
+    job.prepare(JsonlPlace(tmp_path))
+    disk = RecordingDisk(tmp_path)
+    logs = open_logs(tmp_path, disk)
+
+    job.work(logs, lambda _: None)
+    logs.close()
+
+    tail = f"{'torn/'}"
+    shown = [
+        f"{call} {names}" if tail not in names else f"{call} {names.rsplit('/', 1)[0]}/<tail>"
+        for call, names in disk.trace
+        if "locks/" not in names or call in {"open_lock", "unlink"}
+    ]
+    assert shown == expected
