@@ -9,6 +9,7 @@ SHELL := bash
 
 FILES ?=
 WORKERS ?= 2
+SECONDS_EACH ?= 600
 
 bin := .venv/bin
 pip := $(bin)/python -m pip --quiet --quiet --disable-pip-version-check --no-input --no-cache-dir
@@ -31,6 +32,10 @@ test: .venv/development chromium ## every check that CI makes
 .PHONY: bench
 bench: .venv/development ## ratios to the floor, measured on this disk
 	@$(bin)/python -m benchmarks
+
+.PHONY: fuzz
+fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, findings in .fuzz/
+	@$(bin)/python -m tests.fuzz.admission --seconds $(SECONDS_EACH) --folder .fuzz
 
 .PHONY: docs
 docs: .venv/development ## the documentation as web pages, in site/

@@ -141,6 +141,7 @@ def test_ctrl_c_cancels_the_call_and_leaves_nothing(tmp_path: Path) -> None:
     assert lines == ["interrupted []", "11"]
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_is_told(tmp_path: Path) -> None:
     with blocking.Store.open(tmp_path / "store") as store:
         reference = store.attach(TEXT)

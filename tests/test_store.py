@@ -485,6 +485,7 @@ async def test_a_cancelled_call_is_over_when_it_returns(
     assert (await store.scan()).clean
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 async def test_after_a_fork_the_childs_handle_is_dead(store: Store) -> None:
     reference = await store.attach(TEXT)
     child = os.fork()
