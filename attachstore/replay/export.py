@@ -72,6 +72,8 @@ class ExportWriter:
         self._cancel = cancel
         self._names = FileNames(reserved=(MANIFEST,))
         self._files: dict[tuple[Digest, str | None], str] = {}
+        self._ours: list[str] = []
+        """Names under which something of ours may lie."""
         self._size_bytes = self._attachments = self._broken = self._renamed = 0
         self._made_directory = _claim(self._disk, directory)
         self._published = False
@@ -94,10 +96,10 @@ class ExportWriter:
     def publish(self) -> ExportReport:
         """Write the manifest; durable on return."""
         self._manifest.write(b"\n]}\n")
-        self._manifest.publish(self._directory / MANIFEST)
-        self._published = True
+        self._name(self._manifest, MANIFEST)
         with storage_errors(self._directory):
             self._disk.sync_directory(self._directory)
+        self._published = True
         return ExportReport(
             directory=self._directory,
             files=len(self._files),
@@ -112,9 +114,9 @@ class ExportWriter:
         if self._published:
             return
         self._manifest.discard()
-        for name in self._files.values():
+        for name in self._ours:
             remove_quietly(self._disk, self._directory / name)
-        self._files.clear()
+        self._ours.clear()
         self._remove_directory()
 
     def _remove_directory(self) -> None:
@@ -171,7 +173,7 @@ class ExportWriter:
             return None, error
         try:
             file = self._names.give(reference.name, reference.media_type, fallback)
-            error = self._copy(stream, self._directory / file)
+            error = self._copy(stream, file)
         finally:
             stream.close()
         if error is not None:
@@ -180,9 +182,8 @@ class ExportWriter:
         self._size_bytes += reference.size
         return file, None
 
-    def _copy(self, stream: VerifiedStream, target: Path) -> AttachstoreError | None:
+    def _copy(self, stream: VerifiedStream, file: str) -> AttachstoreError | None:
         """Write all of the stream. Returns what fails in reading, raises what fails in writing."""
-        _check_absent(self._disk, target)
         with Draft(self._disk, self._directory) as draft:
             while True:
                 try:
@@ -192,8 +193,20 @@ class ExportWriter:
                 if not block:
                     break
                 draft.write(block)
-            draft.publish(target)
+            self._name(draft, file)
         return None
+
+    def _name(self, draft: Draft, file: str) -> None:
+        """Give the draft its name. Somebody may write to the folder beside us: their file stays."""
+        target = self._directory / file
+        with storage_errors(target):
+            if not _is_absent(self._disk, target):
+                raise DestinationError(
+                    where=ascii(str(target))[1:-1],
+                    reason="a file of that name has appeared meanwhile",
+                )
+        self._ours.append(file)  # first, so that it is removed even if publishing fails halfway
+        draft.publish(target)
 
 
 def export(
@@ -244,16 +257,12 @@ def _claim(disk: Disk, directory: Path) -> bool:
     return False
 
 
-def _check_absent(disk: Disk, target: Path) -> None:
-    """Somebody may write to the folder beside us: their file stays."""
-    with storage_errors(target):
-        try:
-            disk.status(target)
-        except FileNotFoundError:
-            return
-    raise DestinationError(
-        where=ascii(str(target))[1:-1], reason="a file of that name has appeared meanwhile"
-    )
+def _is_absent(disk: Disk, path: Path) -> bool:
+    try:
+        disk.status(path)
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _manifest_head(view: SessionView, at: int | None) -> bytes:

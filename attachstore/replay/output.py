@@ -7,6 +7,7 @@ file called `.<hex>.attachstore-draft`.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from pathlib import Path
 from types import TracebackType
@@ -65,7 +66,8 @@ class Draft:
         """Leave nothing behind; after `publish` it does nothing."""
         if self._descriptor is not None:
             remove_quietly(self._disk, self._path)
-            self._close()
+            with contextlib.suppress(OSError):  # what failed before matters more
+                self._close()
 
     def __enter__(self) -> Self:
         return self

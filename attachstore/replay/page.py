@@ -30,7 +30,16 @@ from attachstore.disk import Disk, is_regular, read_all, storage_errors
 from attachstore.errors import AttachstoreError, DestinationError
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
-from attachstore.replay.markup import EMPTY, Html, count_text, element, excerpt, icon, join
+from attachstore.replay.markup import (
+    EMPTY,
+    Html,
+    count_text,
+    element,
+    excerpt,
+    icon,
+    join,
+    size_text,
+)
 from attachstore.replay.output import Draft
 from attachstore.replay.pictures import BYTES_MAX, Pictures
 from attachstore.replay.steps import Outcome, Step, drain
@@ -94,7 +103,7 @@ class PageWriter:
         self._timeline = Timeline(self._pictures, view.header.parent)
         self._totals = Totals()
         self._problems_drawn = 0
-        self._log_problem = _problem_of(view)
+        self._log_problem = _problem_of(view, at)
         self._log_bytes = 0
         self._body = Draft(self._disk, path.parent)
 
@@ -181,7 +190,7 @@ class PageWriter:
             "savings": savings(totals, log_bytes),
             "controls": controls(totals),
             "length": "timeline long" if totals.events > EVENTS_LAID_OUT_MAX else "timeline",
-            "notes": _notes(totals, self._pictures.left_out),
+            "notes": _notes(self._view, totals, self._pictures.left_out),
             "made": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         }
 
@@ -258,9 +267,10 @@ def _check_target(disk: Disk, path: Path) -> None:
         raise DestinationError(where=where, reason="the file there is not a replay page")
 
 
-def _problem_of(view: SessionView) -> str | None:
+def _problem_of(view: SessionView, at: int | None) -> str | None:
+    """The log's damage, unless all that was asked for comes before it."""
     damage = view.damage
-    if damage is None:
+    if damage is None or (at is not None and at <= view.head_seq):
         return None
     place = f"line {damage.line:,}, byte {damage.offset_bytes:,}"
     return f"The log is damaged at {place}: {damage.reason}."
@@ -297,9 +307,14 @@ def _masthead(view: SessionView, at: int | None) -> Html:
     return join([title, element("dl", rows, class_="about"), more])
 
 
-def _notes(totals: Totals, previews_left_out: int) -> Html:
+def _notes(view: SessionView, totals: Totals, previews_left_out: int) -> Html:
     """What the page does not show, so that nobody takes it for all there is."""
     notes: list[str] = []
+    if view.closers:
+        notes.append("The last turn is open; resuming the session would close it.")
+    if view.tail:
+        size = size_text(view.tail.size_bytes)
+        notes.append(f"{size} at the end of the log were never acknowledged and are passed over.")
     if totals.undrawn:
         events = count_text(totals.undrawn, "event")
         notes.append(f"{events} more were read and counted, and are not drawn: the page is full.")

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, cast
 
 from attachstore.errors import (
     AttachstoreError,
@@ -141,6 +142,8 @@ class Resolver:
 
     def step(self, event: Event) -> Step:
         """The event with what became of its references."""
+        if not _holds_reference(event.data):  # most events, and finding pointers costs more
+            return Step(event=event, attachments=())
         attachments: list[Resolved] = []
         for pointer, reference in references_in(event.data):
             outcome, error = self.resolve(reference)
@@ -170,6 +173,18 @@ class Resolver:
         except AttachstoreError as error:
             return error
         return None
+
+
+def _holds_reference(data: object) -> bool:
+    pending: list[Any] = [data]
+    for value in pending:  # which grows as it is gone through
+        if isinstance(value, dict):
+            pending.extend(cast("dict[str, Any]", value).values())
+        elif isinstance(value, list):
+            pending.extend(cast("list[Any]", value))
+        elif isinstance(value, Reference):
+            return True
+    return False
 
 
 def outcome_of(error: AttachstoreError | None) -> Outcome:

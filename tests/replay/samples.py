@@ -1,13 +1,9 @@
 """A session made by hand, good and bad attachments in it, without a log on disk."""
 
 import dataclasses
-import functools
-import io
-import math
-import random
 from typing import Any
 
-from PIL import Image, ImageDraw, ImageFilter
+from PIL import Image
 
 from attachstore.attachment import Attachment, BytesContent, Header
 from attachstore.objects.memory import MemoryBackend
@@ -15,6 +11,7 @@ from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.replay.steps import Resolver, Step
 from attachstore.sessions.event import Event, Parent, SessionHeader, SessionView
+from tests.replay.pictures import encoded, photo, screenshot
 
 
 class SampleSession:
@@ -81,54 +78,6 @@ class SampleSession:
         return dataclasses.replace(whole, **changes)
 
 
-def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
-    target = io.BytesIO()
-    image.save(target, kind, **options)
-    return target.getvalue()
-
-
-@functools.cache
-def photo(width: int = 800, height: int = 600, seed: int = 1) -> Image.Image:
-    """Something like a landscape at dusk."""
-    image = Image.new("RGB", (width, height))
-    draw = ImageDraw.Draw(image)
-    for y in range(height):
-        share = y / height
-        draw.line(
-            [(0, y), (width, y)],
-            (int(250 - 160 * share), int(170 - 90 * share), int(110 + 60 * share)),
-        )
-    draw.ellipse([width * 0.62, height * 0.2, width * 0.74, height * 0.36], (255, 236, 190))
-    chance = random.Random(seed)
-    for layer in range(4):
-        base = height * (0.5 + 0.12 * layer)
-        points = [
-            (x, base + 40 * math.sin(x / (60 + 30 * layer) + layer) + chance.uniform(-6, 6))
-            for x in range(0, width + 20, 20)
-        ]
-        tone = 90 - 22 * layer
-        draw.polygon([(0, height), *points, (width, height)], (tone, tone - 10, tone + 20))
-    return image.filter(ImageFilter.GaussianBlur(1))
-
-
-@functools.cache
-def screenshot(width: int = 1280, height: int = 800) -> Image.Image:
-    """Something like a window with lines of code."""
-    image = Image.new("RGB", (width, height), (250, 250, 252))
-    draw = ImageDraw.Draw(image)
-    draw.rectangle([0, 0, width, 40], (52, 58, 70))
-    draw.rectangle([0, 40, 220, height], (236, 238, 242))
-    chance = random.Random(7)
-    for line in range(26):
-        x = 250 + 24 * chance.randint(0, 3)
-        for _ in range(chance.randint(1, 5)):
-            length = chance.randint(30, 160)
-            colour = chance.choice([(60, 90, 170), (40, 40, 50), (150, 60, 60), (60, 130, 90)])
-            draw.rectangle([x, 70 + 27 * line, x + length, 82 + 27 * line], colour)
-            x += length + 14
-    return image
-
-
 def showcase() -> SampleSession:
     """A session with one of everything, as a reader would meet it."""
     session = SampleSession(
@@ -139,71 +88,59 @@ def showcase() -> SampleSession:
     )
     jpeg = session.picture(photo(), "jpeg", "harbour at dusk.jpg", quality=88)
     png = session.picture(screenshot(), "png", "Screenshot 2025-03-04 at 5.06.07\u202fPM.png")
-    frames = [photo(240, 180, seed) for seed in range(2, 8)]
-    gif = session.picture(frames[0], "gif", "loop.gif", save_all=True, append_images=frames[1:])
-    log = "".join(f"17:06:{n % 60:02d} tile {n:05d} drawn in {n % 17} ms\n" for n in range(9000))
-    text = session.commit(log.encode(), "text/plain", name="render.log")
-    pages = [photo(200, 280, seed) for seed in range(20, 32)]
-    pdf = session.commit(
-        encoded(pages[0], "pdf", save_all=True, append_images=pages[1:]),
-        "application/pdf",
-        pages=12,
-        name="report.pdf",
-    )
-    audio = session.commit(b"RIFF" + b"\0" * 400_000, "application/octet-stream", name="clip.bin")
-    lost = session.picture(photo(seed=9), "webp", "gone.webp")
-    torn = session.picture(photo(300, 300, 11), "png", "torn.png")
     session.append("session/start", {"cwd": "/home/kim/projects/harbour", "pid": 4711})
     session.append("turn/start", {"turn": 1})
-    session.append(
-        "message",
-        {
-            "role": "user",
-            "content": ["Since yesterday the map flickers. Here is what I see:", jpeg, png],
-        },
-    )
-    session.append(
-        "message",
-        {
-            "role": "assistant",
-            "content": "The tiles at the water's edge are drawn twice.\n\nI will look at the "
-            "render log and at the last frames of the animation.",
-            "usage": {"input_tokens": 5210, "output_tokens": 88},
-            "model": "sample-1",
-        },
-    )
-    session.append(
-        "tool/call",
-        {"name": "run_shell", "arguments": {"command": "make render", "env": {"JOBS": 2}}},
-    )
-    session.append(
-        "tool/result",
-        {
-            "role": "tool",
-            "content": [{"type": "text", "text": "9000 tiles, 41 drawn twice"}, text, gif],
-        },
-    )
-    session.append("attachment", {"file": pdf})
-    session.append(
-        "message",
-        {
-            "role": "user",
-            "content": ["Again, with sound:", {"type": "media", "source": jpeg}, audio],
-        },
-    )
+    session.append("message", _says("user", "The map flickers. Here is what I see:", jpeg, png))
+    answer = {
+        "role": "assistant",
+        "content": "The tiles at the water's edge are drawn twice.\n\nI will look at the render "
+        "log and at the last frames of the animation.",
+        "usage": {"input_tokens": 5210, "output_tokens": 88},
+        "model": "sample-1",
+    }
+    session.append("message", answer)
+    call = {"name": "run_shell", "arguments": {"command": "make render", "env": {"JOBS": 2}}}
+    session.append("tool/call", call)
+    found = {"type": "text", "text": "9000 tiles, 41 drawn twice"}
+    session.append("tool/result", _says("tool", found, _log(session), _loop(session)))
+    session.append("attachment", {"file": _report(session)})
+    clip = session.commit(b"RIFF" + b"\0" * 400_000, "application/octet-stream", name="clip.bin")
+    media = {"type": "media", "source": jpeg}
+    session.append("message", _says("user", "Again, with sound:", media, clip))
+    _append_broken(session, png)
+    session.append("message", _says("assistant", "Found it: " + "the cache key. " * 300))
+    session.append("turn/end", {"reason": "done", "steps": [1, 2, 3], "nested": {"de": {"ep": 1}}})
+    return session
+
+
+def _says(role: str, *content: Any) -> dict[str, Any]:
+    return {"role": role, "content": list(content)}
+
+
+def _log(session: SampleSession) -> Reference:
+    lines = (f"17:06:{n % 60:02d} tile {n:05d} drawn in {n % 17} ms\n" for n in range(9000))
+    return session.commit("".join(lines).encode(), "text/plain", name="render.log")
+
+
+def _loop(session: SampleSession) -> Reference:
+    first, *others = (photo(240, 180, seed) for seed in range(2, 8))
+    return session.picture(first, "gif", "loop.gif", save_all=True, append_images=others)
+
+
+def _report(session: SampleSession) -> Reference:
+    first, *others = (photo(200, 280, seed) for seed in range(20, 32))
+    data = encoded(first, "pdf", save_all=True, append_images=others)
+    return session.commit(data, "application/pdf", pages=12, name="report.pdf")
+
+
+def _append_broken(session: SampleSession, png: Reference) -> None:
+    """Event 9: an object that is gone, one with a wrong byte, a reference that was edited."""
+    lost = session.picture(photo(seed=9), "webp", "gone.webp")
+    torn = session.picture(photo(300, 300, 11), "png", "torn.png")
     wrong = dataclasses.replace(png, width=1281, name="edited.png")
-    session.append(
-        "message", {"role": "user", "content": ["Compare with these:", lost, torn, wrong]}
-    )
-    session.append(
-        "message", {"role": "assistant", "content": "Found it: " + "the cache key. " * 300}
-    )
-    session.append(
-        "turn/end", {"reason": "done", "steps": [1, 2, 3], "nested": {"deep": {"er": []}}}
-    )
+    session.append("message", _says("user", "Compare with these:", lost, torn, wrong))
     del session.backend.objects[lost.digest]
     session.backend.objects[torn.digest] = b"\0" + session.backend.objects[torn.digest][1:]
-    return session
 
 
 ATTACKS = (

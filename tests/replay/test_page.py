@@ -17,7 +17,8 @@ from attachstore.replay import page, write_page
 from attachstore.replay.page import PageWriter
 from attachstore.sessions.event import Damage
 from attachstore.threads import CancelFlag, Cancelled
-from tests.replay.samples import SampleSession, hostile, photo, showcase
+from tests.replay.pictures import photo
+from tests.replay.samples import SampleSession, hostile, showcase
 from tests.replay.test_markup import Reader
 
 KNOWN_ATTRIBUTES = re.compile(

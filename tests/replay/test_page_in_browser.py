@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from attachstore.replay import write_page
-from tests.replay.samples import SampleSession, hostile, photo, showcase
+from tests.replay.pictures import photo
+from tests.replay.samples import SampleSession, hostile, showcase
 
 pytestmark = pytest.mark.browser
 

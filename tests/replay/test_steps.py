@@ -19,7 +19,8 @@ from attachstore.reference import Reference
 from attachstore.replay import Outcome, Step, replay, steps, strict
 from attachstore.sessions import MemoryMedium, SessionLogs
 from attachstore.threads import CancelFlag, Cancelled
-from tests.replay.samples import SampleSession, photo
+from tests.replay.pictures import photo
+from tests.replay.samples import SampleSession
 
 
 class CountingStore(ObjectStore):
