@@ -87,7 +87,6 @@ class _Scan:
         self._table = ObjectTable()
         self._suspects = Suspects()
         self._gone = set[Digest]()
-        self._strays = set[str]()
         self._report = ScanReport(subset=subset)
 
     def run(self) -> ScanReport:
@@ -95,7 +94,6 @@ class _Scan:
         self._read_logs()
         self._read_objects()
         self._find_uses()
-        self._tell_strays()
         self._report.sort()
         self._report.elapsed_s = self._meter.elapsed_s
         self._meter.report()
@@ -123,7 +121,8 @@ class _Scan:
             for name in self._walk.names():
                 complete &= self._read_log(name)
             self._report.logs_complete = complete
-            self._strays = set(self._walk.strays())
+            for found in self._walk.strays():
+                self._add(found)
 
     def _read_log(self, name: SessionName) -> bool:
         """Whether all of it could be read."""
@@ -234,13 +233,6 @@ class _Scan:
         except AttachstoreError:  # reported when the logs were read first
             complete = False
         self._report.findings.extend(self._suspects.findings(complete=complete))
-
-    def _tell_strays(self) -> None:
-        """What lay beside the logs then and still does: a deletion under way is done by now."""
-        with self._unreadable(self._walk.location):
-            for path in self._strays.intersection(self._walk.strays() if self._strays else ()):
-                what = "this belongs to no session: a deletion that never ended, or not ours"
-                self._add(Finding(kind=Kind.FOREIGN_FILE, what=what, path=path))
 
     def _find_uses_in(self, name: SessionName) -> bool:
         outcome = self._walk.outcome_of(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
 from attachstore.integrity.report import Finding, Kind
@@ -15,6 +16,7 @@ from attachstore.sessions.event import Damage, Event, Tail
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.record import CHAIN_START
+from attachstore.sessions.removal import DELETED_PREFIX
 from attachstore.sessions.scan import Scan, resync
 from attachstore.threads import CancelFlag
 
@@ -78,9 +80,15 @@ class LogWalk:
         """Sessions there are; one may be gone by the time it is read."""
         return self._medium.names()
 
-    def strays(self) -> Iterator[str]:
-        """Paths of what belongs to no session."""
-        return self._medium.strays()
+    def strays(self) -> Iterator[Finding]:
+        """What lies beside the logs and belongs to no session."""
+        for path in self._medium.strays():
+            if PurePath(path).name.startswith(DELETED_PREFIX):
+                what = "a deletion is at this, or was when it was killed"
+                yield Finding(kind=Kind.STALE_STAGING, what=what, path=path)
+            else:
+                what = "no version of attachstore puts this here"
+                yield Finding(kind=Kind.FOREIGN_FILE, what=what, path=path)
 
     def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[Event]:
         """Yield every event whose line parses, beyond damage too (`verified` tells them apart).

@@ -201,6 +201,19 @@ def test_a_foreign_file_is_a_note_wherever_it_lies(shop: Workshop, root: Path, p
 
 
 @pytest.mark.usefixtures("reference")
+def test_what_a_killed_deletion_left_is_a_note(shop: Workshop, root: Path) -> None:
+    """The session is gone already; the next writer removes the rest."""
+    shop.log("s-2", "hello")
+    (root / "sessions" / "s-2").rename(root / "sessions" / ".deleted-0123456789abcdef")
+
+    report = shop.scan()
+
+    assert report.clean
+    assert one(report).kind is Kind.STALE_STAGING
+    assert report.sessions == 1
+
+
+@pytest.mark.usefixtures("reference")
 def test_a_dead_writers_temporary_file_is_a_note_and_a_live_ones_is_nothing(
     shop: Workshop, root: Path
 ) -> None:

@@ -98,6 +98,13 @@ def on_disk(root: Path) -> Workshop:
     return Workshop(FilesystemBackend.create(root, disk), JsonlMedium(root, disk))
 
 
+def bare(root: Path) -> Workshop:
+    """As `on_disk`, without the 256 shard directories: each is made when it is needed."""
+    for name in ("objects/blake3", "staging", "quarantine", "sessions", "locks"):
+        (root / name).mkdir(parents=True)
+    return look_at(root, UnsyncedDisk())
+
+
 def look_at(root: Path, disk: Disk) -> Workshop:
     """A store that is there, through another disk; nothing is made."""
     return Workshop(FilesystemBackend(root, disk), JsonlMedium(root, disk))
