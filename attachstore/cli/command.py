@@ -26,6 +26,9 @@ class Command(click.Command):
         self.examples = tuple(examples)
         self.params.append(json_option())
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return _through_output(super().get_help_option(ctx))
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The command's own options first, then the limits, which few people change."""
         for title, are_limits in (("Options", False), ("Limits", True)):
@@ -60,6 +63,9 @@ class CommandIndex(click.Group):
         super().__init__(*args, **kwargs)
         self.index = index
 
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        return _through_output(super().get_help_option(ctx))
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
         return list(self.index)
 
@@ -80,6 +86,19 @@ class CommandIndex(click.Group):
     ) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in self.index.items()])
+
+
+def _through_output(option: click.Option | None) -> click.Option | None:
+    """Let help be printed as everything else is, full disks and closed pipes included."""
+    if option is not None:
+        option.callback = _show_help
+    return option
+
+
+def _show_help(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.ensure_object(Invocation).out.line(ctx.get_help())
+        ctx.exit()
 
 
 def json_option() -> click.Option:

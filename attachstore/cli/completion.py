@@ -8,8 +8,6 @@ from click.shell_completion import get_completion_class
 from attachstore.cli.command import Command
 from attachstore.cli.invocation import Invocation, pass_invocation
 
-VARIABLE = "_ATTACHSTORE_COMPLETE"
-
 
 @click.command(
     "completion",
@@ -26,6 +24,8 @@ VARIABLE = "_ATTACHSTORE_COMPLETE"
 @pass_invocation
 def command(invocation: Invocation, ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell: commands, options, session ids and digests."""
+    from attachstore.cli.main import VARIABLE
+
     kind = get_completion_class(shell)
     assert kind is not None  # noqa: S101 - click brings all three
     completion = kind(ctx.find_root().command, {}, "attachstore", VARIABLE)

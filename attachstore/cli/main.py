@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
 from attachstore.cli.command import CommandIndex, SettingOption, json_option
 from attachstore.cli.invocation import Invocation
@@ -36,6 +37,9 @@ _EPILOG = """A REF is a digest (blake3:<64 hex>), a unique prefix of at least 6 
 reference as JSON. Exit statuses: 0 done, 1 failed, 2 usage, 3 not found, 4 corrupt, 5 header
 mismatch, 6 rejected, 7 busy or conflict, 8 only some items succeeded, 130 interrupted.
 """
+
+VARIABLE = "_ATTACHSTORE_COMPLETE"
+"""What the scripts of `attachstore completion` set when they ask for words."""
 
 _STANDARD_DESCRIPTORS = (0, 1, 2)
 
@@ -76,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     can go wrong on purpose becomes a line on standard error and a status; a bug is a traceback.
     """
     _occupy_standard_descriptors()
+    if VARIABLE in os.environ:
+        return shell_complete(root, {}, "attachstore", VARIABLE, os.environ[VARIABLE])
     given = list(sys.argv[1:] if arguments is None else arguments)
     invocation = Invocation()
     # Decided before click has parsed anything, for the errors of the parsing itself.
@@ -87,23 +93,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         _silence_standard_output()
-        invocation.out.error("interrupted", "interrupted")
+        invocation.out.error("interrupted", "what was acknowledged is kept")
         return 130
 
 
 def _run(arguments: list[str], invocation: Invocation) -> int:
     out = invocation.out
     try:
-        status = root.main(
-            arguments, prog_name="attachstore", standalone_mode=False, obj=invocation
-        )
+        # Not `root.main`, which has ideas of its own about signals and closed pipes.
+        with root.make_context("attachstore", arguments, obj=invocation) as context:
+            status = root.invoke(context)
         out.flush()
+    except click.exceptions.Exit as exit_:
+        out.flush()
+        return exit_.exit_code
     except click.UsageError as error:
         _report_usage(out, error)
         return error.exit_code
-    except click.Abort as error:
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
+    except click.Abort:  # the answer to a question was no, or there was none
         out.error("aborted", "nothing was done")
         return 1
     except MemoryError:

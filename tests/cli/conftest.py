@@ -46,7 +46,7 @@ def photo(tmp_path: Path) -> Path:
 @pytest.fixture
 def note(tmp_path: Path) -> Path:
     path = tmp_path / "note.txt"
-    path.write_bytes("to do: nothing\n".encode())
+    path.write_bytes(b"to do: nothing\n")
     return path
 
 

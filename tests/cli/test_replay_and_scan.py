@@ -1,0 +1,144 @@
+"""replay and scan: what they print beside the faults that tests/cli/test_scenarios.py makes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from attachstore.digest import Digest
+from tests.cli.running import Cli
+from tests.cli.test_objects import flip, object_path
+from tests.cli.test_sessions import append, damage, log_of
+
+
+@pytest.fixture
+def told(cli: Cli, photo: Path, note: Path) -> Cli:
+    append(cli, "s-1", {"text": "look"}, "--attach", photo)
+    append(cli, "s-1", {"text": "and read"}, "--attach", note)
+    append(cli, "s-1", {"text": "thanks"})
+    return cli
+
+
+def test_replay_prints_events_and_what_became_of_their_references(told: Cli, photo: Path) -> None:
+    ran = told.run("replay", "s-1")
+    lines = ran.text.splitlines()
+
+    assert ran.status == 0
+    assert lines[0] == "session s-1, 3 events"
+    assert lines[1].split()[0] == "1"
+    assert f"ok               /attachments/0  {Digest.of(photo.read_bytes())}  " in lines[2]
+    assert ran.message == "attachstore: 3 events, 2 attachments: 2 ok\n"
+
+
+def test_replay_as_json_is_one_step_a_line_and_its_data_can_be_appended_again(told: Cli) -> None:
+    steps = told.run("--json", "replay", "s-1").records
+    for step in steps:
+        ran = told.run("session", "append", "s-2", stdin=json.dumps(step["data"]).encode())
+        assert ran.status == 0
+
+    again = told.run("--json", "replay", "s-2").records
+
+    assert [step["data"] for step in again] == [step["data"] for step in steps]
+    assert [each["outcome"] for step in again for each in step["attachments"]] == ["ok", "ok"]
+
+
+def test_replay_up_to_an_event(told: Cli, note: Path) -> None:
+    object_path(told.store, str(Digest.of(note.read_bytes()))).unlink()
+
+    assert told.run("replay", "s-1", "--at", 1).status == 0
+    assert len(told.run("--json", "replay", "s-1", "--at", 1).records) == 1
+    assert told.run("replay", "s-1", "--at", 2).status == 3
+
+
+def test_damage_behind_the_last_event_asked_for_is_not_looked_at(told: Cli) -> None:
+    damage(log_of(told, "s-1"), line=4)
+
+    assert told.run("replay", "s-1", "--at", 2).status == 0
+    whole = told.run("replay", "s-1")
+    assert whole.status == 4
+    assert "attachstore: log-damaged: " in whole.message
+
+
+def test_events_behind_damage_are_listed_as_unverified(told: Cli) -> None:
+    damage(log_of(told, "s-1"), line=3)
+
+    steps = told.run("--json", "replay", "s-1").records
+
+    assert [(step["seq"], step.get("verified", True)) for step in steps] == [
+        (1, True),
+        (2, False),
+        (3, True),
+    ]
+
+
+def test_replay_exports_files_and_a_page(told: Cli, photo: Path, tmp_path: Path) -> None:
+    ran = told.run("replay", "s-1", "--export", tmp_path / "out", "--html", tmp_path / "s.html")
+
+    assert ran.status == 0
+    assert (tmp_path / "out/photo.jpg").read_bytes() == photo.read_bytes()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "photo.jpg",
+        "note.txt",
+        "manifest.json",
+    }
+    assert "photo.jpg" in (tmp_path / "s.html").read_text("utf-8")
+    assert f"wrote {tmp_path / 's.html'}, " in ran.message
+
+
+def test_replay_replaces_nobody_elses_file(told: Cli, note: Path, tmp_path: Path) -> None:
+    ran = told.run("replay", "s-1", "--html", note)
+    full = told.run("replay", "s-1", "--export", tmp_path)
+
+    assert ran.status == full.status == 6
+    assert ran.message.splitlines()[-1].startswith("attachstore: destination-refused: ")
+    assert note.read_bytes() == b"to do: nothing\n"
+
+
+def test_a_clean_scan_says_what_it_read(told: Cli) -> None:
+    ran = told.run("scan")
+
+    assert ran.status == 0
+    assert ran.text.startswith("read 2 objects, ")
+    assert "1 session, 3 events, 2 references in " in ran.text
+    assert ran.text.endswith("\nclean\n")
+
+
+def test_the_report_as_json_is_one_object(told: Cli) -> None:
+    report = told.run("--json", "scan").record
+
+    assert report["clean"] is True
+    assert (report["objects"], report["events"], report["references"]) == (2, 3, 2)
+    assert report["findings"] == []
+
+
+def test_unreferenced_objects_are_a_note(told: Cli) -> None:
+    told.run("session", "delete", "--yes", "s-1")
+
+    ran = told.run("scan")
+
+    assert ran.status == 0
+    assert "note   unreferenced  2 objects, " in ran.text
+    assert ran.text.endswith("\nclean\n")
+
+
+def test_the_parts_of_a_scan_make_the_whole(told: Cli) -> None:
+    reports = [told.run("--json", "scan", "--subset", f"{part}/3").record for part in (1, 2, 3)]
+
+    assert [report["subset"] for report in reports] == [[1, 3], [2, 3], [3, 3]]
+    assert sum(report["objects"] for report in reports) == 2
+
+
+def test_quarantine_moves_the_bad_bytes_aside(told: Cli, photo: Path) -> None:
+    path = object_path(told.store, str(Digest.of(photo.read_bytes())))
+    flip(path)
+    bad = path.read_bytes()
+
+    ran = told.run("--json", "scan", "--quarantine")
+
+    assert ran.status == 4
+    assert ran.record["findings"][0]["quarantined"] is True
+    assert not path.exists()
+    assert bad in [each.read_bytes() for each in (told.store / "quarantine").iterdir()]
+    assert told.run("scan").status == 3, "the object is missing now"
