@@ -8,6 +8,7 @@ import statistics
 from tests.tidy.checkout import PACKAGE, python_files, shown
 
 MODULE_LINES_MAX = 400
+TEST_MODULE_LINES_MAX = 600  # read case by case, not as a whole
 FUNCTION_LINES_MAX = 60
 MODULE_LINES_MEDIAN_MAX = 130
 FUNCTION_LINES_MEDIAN_MAX = 10
@@ -29,7 +30,8 @@ def test_modules_and_functions_stay_small() -> None:
     over: dict[str, str] = {}
     for path in python_files():
         source = path.read_text()
-        if (lines := source.count("\n")) > MODULE_LINES_MAX:
+        limit = MODULE_LINES_MAX if path.is_relative_to(PACKAGE) else TEST_MODULE_LINES_MAX
+        if (lines := source.count("\n")) > limit:
             over[shown(path)] = f"{lines} lines"
         for name, lines in functions(source):
             if lines > FUNCTION_LINES_MAX:
