@@ -1,0 +1,1 @@
+"""How fast attachstore is, one script per question: `python -m benchmarks`, or `make bench`."""

@@ -1,0 +1,17 @@
+"""All benchmarks, one table: `python -m benchmarks [--quick] [--directory DIR]`."""
+
+from benchmarks import append, commit, duplicate, large, read, replay, scan
+from benchmarks.measure import Measure, main
+
+ALL: tuple[Measure, ...] = (
+    commit.measure,
+    large.measure,
+    duplicate.measure,
+    read.measure,
+    append.measure,
+    replay.measure,
+    scan.measure,
+)
+
+if __name__ == "__main__":
+    main(*ALL)

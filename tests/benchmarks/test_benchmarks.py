@@ -1,0 +1,106 @@
+"""Every benchmark runs and gives figures. What the figures are is nobody's promise here."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import ALL
+from benchmarks.measure import Measure, Plan, Question, Row, interleave, kibibytes, table
+from benchmarks.place import best_place
+
+ROOT = Path(__file__).parents[2]
+QUESTION = Question(
+    text="ours / theirs", floor="theirs", target=1.5, ours_durable="durable", floor_durable="lost"
+)
+
+
+@pytest.mark.parametrize("measure", ALL, ids=lambda measure: measure.__module__)
+async def test_each_benchmark_answers_with_finite_ratios(measure: Measure, tmp_path: Path) -> None:
+    rows = await measure(Plan(directory=tmp_path, quick=True))
+
+    assert rows
+    for row in rows:
+        assert row.ratios
+        assert all(math.isfinite(ratio) and ratio > 0 for ratio in row.ratios)
+        assert row.question.text in table(rows)
+
+
+def test_every_script_is_part_of_the_one_table() -> None:
+    scripts = {path.stem for path in (ROOT / "benchmarks").glob("*.py")}
+
+    assert {measure.__module__ for measure in ALL} == {
+        f"benchmarks.{name}" for name in scripts - {"__init__", "__main__", "measure", "place"}
+    }
+
+
+def test_one_script_alone_prints_its_table_and_where_it_ran(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.append", "--quick", "--directory", str(tmp_path)]
+
+    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert output.startswith("question")
+    assert "append an event" in output
+    assert "measured on" in output
+    assert [*tmp_path.iterdir()] == []
+
+
+async def test_both_sides_run_in_every_round_and_not_always_in_the_same_order() -> None:
+    order = list[str]()
+
+    async def ours() -> None:
+        order.append("ours")
+
+    async def floor() -> None:
+        order.append("floor")
+
+    ratios = await interleave(ours, floor, rounds=50, prepare=lambda: order.append("|"))
+
+    rounds = "".join(f"{name} " for name in order).split("| ")[1:]
+    assert len(ratios) == 50
+    assert set(rounds) == {"ours floor ", "floor ours "}
+    assert len(rounds) == 51
+
+
+def test_a_row_is_met_by_its_median_and_shows_its_spread() -> None:
+    row = Row(question=QUESTION, size="4 KiB", ratios=(1.0, 1.4, 9.0))
+
+    assert (row.median, row.met) == (1.4, True)
+    assert 7 < row.p90 < 9
+    line = table([row]).splitlines()[1]
+    assert line.split() == [
+        "ours",
+        "/",
+        "theirs",
+        "4",
+        "KiB",
+        "1.40",
+        "7.48",
+        "<=",
+        "1.5",
+        "met",
+        "3",
+    ]
+    assert "NOT MET" in table([Row(question=QUESTION, size="4 KiB", ratios=(2.0,))])
+
+
+def test_a_plain_directory_is_used_and_told_where_no_image_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    with best_place(tmp_path) as place:
+        assert place.directory.is_relative_to(tmp_path)
+        assert "no loop image" in place.described
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_sizes_are_written_in_binary_units() -> None:
+    assert [kibibytes(size) for size in (4 << 10, 1 << 20, 64 << 20)] == [
+        "4 KiB",
+        "1 MiB",
+        "64 MiB",
+    ]
