@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attachstore.admission import scan
 from attachstore.admission.defect import Broken, Cut, Defect
 from attachstore.admission.images import FORMATS
 from attachstore.admission.pillow import pillow
@@ -111,6 +112,8 @@ def decode(
 
 
 def _decode_frames(reader: Reader, media_type: str, size: tuple[int, int], limits: Limits) -> int:
+    decoded = 1 if media_type == "image/jpeg" and scan.decode_whole(reader, size) else 0
+    reader.seek(0)
     picture = pillow().open(reader, FORMATS[media_type].pillow_format)
     if picture.size not in _agreeing(media_type, size):
         found = f"{picture.size[0]}x{picture.size[1]}"
@@ -123,7 +126,8 @@ def _decode_frames(reader: Reader, media_type: str, size: tuple[int, int], limit
         except EOFError:
             break
         limits.add(*picture.size)
-        picture.load()
+        if limits.frames > decoded:
+            picture.load()
     if not limits.frames:
         raise Broken("it holds no frame that decodes")
     return limits.frames

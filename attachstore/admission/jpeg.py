@@ -6,6 +6,7 @@ and that nothing is missing before it, is found here.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
@@ -17,6 +18,8 @@ _SOI, _EOI, _SOS, _APP2 = 0xD8, 0xD9, 0xDA, 0xE2
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # TEM, RST0-7: no length follows
 _FRAME_HEADERS = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOFn
 _METADATA = frozenset({*range(0xE0, 0xF0), 0xFE})  # APPn and COM
+BASELINE, EXTENDED, PROGRESSIVE = 0xC0, 0xC1, 0xC2
+_SCAN_END = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]", re.DOTALL)
 _SEGMENTS_MAX = 10_000
 _BLOCK_BYTES = 64 << 10
 
@@ -46,6 +49,20 @@ def frames(reader: Reader, metadata_bytes_max: int) -> Iterator[tuple[int, int]]
             raise Cut("a further picture of its index (MPO) is missing")
         reader.seek(offset)
         yield from _picture(reader, None, metadata_bytes_max)
+
+
+def first_end(reader: Reader) -> tuple[int, int]:
+    """Offset of the first picture's end-of-image marker, and the marker of its frame header.
+
+    Only for what `frames` has walked before.
+    """
+    reader.seek(2)
+    process = BASELINE
+    for marker, _, _ in _segments(reader):
+        process = marker if marker in _FRAME_HEADERS else process
+        if marker == _SOS:
+            _skip_scan(reader)
+    return reader.tell() - 2, process
 
 
 def _picture(
@@ -111,13 +128,15 @@ def _next_marker(reader: Reader) -> int:
 def _skip_scan(reader: Reader) -> None:
     """Move to the marker that ends the entropy-coded data: any but RSTn and stuffed FF 00."""
     while True:
-        _seek_after(reader, b"\xff")
-        code = read_exactly(reader, 1, "its scan (no end-of-image marker)")
-        while code == b"\xff":
-            code = read_exactly(reader, 1, "its scan (no end-of-image marker)")
-        if code[0] and code[0] not in _STANDALONE:
-            reader.seek(-2, 1)
+        block = reader.read(_BLOCK_BYTES)
+        found = _SCAN_END.search(block)
+        if found is not None:
+            reader.seek(found.start() - len(block), 1)
             return
+        if len(block) < 2:
+            raise Cut("it ends inside its scan (no end-of-image marker)")
+        if block.endswith(b"\xff"):
+            reader.seek(-1, 1)
 
 
 def _seek_after(reader: Reader, wanted: bytes) -> None:

@@ -53,6 +53,45 @@ def reader_of(source: bytes | bytearray | memoryview | BinaryIO | Reader) -> Rea
     return source
 
 
+class SplicedReader:
+    """`reader` with some bytes put in at an offset; nothing is copied."""
+
+    def __init__(self, reader: Reader, offset: int, inserted: bytes) -> None:
+        self._reader = reader
+        self._start, self._inserted = offset, inserted
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        parts: list[bytes] = []
+        left = size if size >= 0 else OFFSET_BYTES_MAX
+        while left:
+            block = self._read_part(left)
+            if not block:
+                break
+            parts.append(block)
+            left -= len(block)
+            self._at += len(block)
+        return b"".join(parts)
+
+    def _read_part(self, size: int) -> bytes:
+        end = self._start + len(self._inserted)
+        if self._start <= self._at < end:
+            return self._inserted[self._at - self._start :][:size]
+        if self._at < self._start:
+            self._reader.seek(self._at)
+            return self._reader.read(min(size, self._start - self._at))
+        self._reader.seek(self._at - len(self._inserted))
+        return self._reader.read(min(size, BLOCK_BYTES))
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        end = size_of(self._reader) + len(self._inserted) if whence == 2 else 0
+        self._at = max(0, (0, self._at, end)[whence] + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+
 class _Cancellable(io.RawIOBase):
     """Looks at the cancel flag before each block, whoever is reading: us, Pillow or qpdf."""
 

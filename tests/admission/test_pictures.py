@@ -189,3 +189,22 @@ def test_a_header_that_the_decoder_does_not_confirm_is_refused() -> None:
 
     with pytest.raises(CorruptImageError, match="size"):
         admit(BytesContent(bytes(data)), EVERY)
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+@pytest.mark.parametrize("size", [(64, 48), (400, 300)])
+def test_a_jpeg_whose_scan_was_cut_and_closed_again_is_refused(
+    size: tuple[int, int], progressive: bool
+) -> None:
+    """A "repaired" picture: libjpeg paints the missing part grey and tells nobody (case 014).
+
+    The last few bytes of a scan may be padding, so those are left alone.
+    """
+    picture = Image.effect_noise(size, 60).convert("RGB")
+    data = saved(picture, "JPEG", progressive=progressive, quality=70)
+    scan, end = data.rindex(b"\xff\xda") + 12, data.rindex(b"\xff\xd9")
+
+    assert admitted(data) is not None
+    for part in range(20):
+        cut = scan + (end - 12 - scan) * part // 19
+        assert admitted(data[:cut] + data[end:]) is None, part
