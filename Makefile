@@ -39,7 +39,7 @@ fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, f
 
 .PHONY: docs
 docs: .venv/development ## the documentation as web pages, in site/
-	@$(bin)/mkdocs build --quiet --strict --config-file .mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --strict --config-file .mkdocs.yml
 	@echo "site/index.html"
 
 .PHONY: format
