@@ -9,7 +9,6 @@ SHELL := bash
 
 FILES ?=
 WORKERS ?= 2
-FUZZ_SECONDS ?= 3600
 SECONDS_EACH ?= 600
 
 bin := .venv/bin
@@ -37,10 +36,6 @@ bench: .venv/development ## ratios to the floor, measured on this disk
 .PHONY: fuzz
 fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, findings in .fuzz/
 	@$(bin)/python -m tests.fuzz.admission --seconds $(SECONDS_EACH) --folder .fuzz
-
-.PHONY: fuzz
-fuzz: .venv/development ## damaged files against admission, for FUZZ_SECONDS
-	@$(bin)/python -m tests.fuzz.admission --seconds $(FUZZ_SECONDS) --workers $(WORKERS)
 
 .PHONY: docs
 docs: .venv/development ## the documentation as web pages, in site/
