@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
 
 SIZES_BYTES = (4 << 10, 16 << 10, 100 << 10)
 
@@ -42,13 +42,13 @@ async def measure(plan: Plan) -> list[Row]:
         for size_bytes in SIZES_BYTES:
 
             async def ours(size_bytes: int = size_bytes) -> None:
-                await store.attach(os.urandom(size_bytes))
+                await store.attach(noise(size_bytes))
 
             async def file(size_bytes: int = size_bytes) -> None:
-                write_durably(files, os.urandom(size_bytes))
+                write_durably(files, noise(size_bytes))
 
             async def sqlite(size_bytes: int = size_bytes) -> None:
-                database.execute("INSERT INTO blobs (bytes) VALUES (?)", [os.urandom(size_bytes)])
+                database.execute("INSERT INTO blobs (bytes) VALUES (?)", [noise(size_bytes)])
 
             size = kibibytes(size_bytes)
             for question, floor in ((FILE, file), (SQLITE, sqlite)):

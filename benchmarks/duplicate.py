@@ -6,12 +6,10 @@ Floor: one BLAKE3 over the file by the library's own fastest way, all cores on a
 
 from __future__ import annotations
 
-import os
-
 from blake3 import blake3
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
 
 QUESTION = Question(
     text="attach a duplicate file / hash it",
@@ -25,7 +23,7 @@ QUESTION = Question(
 async def measure(plan: Plan) -> list[Row]:
     size_bytes = plan.choose(full=64 << 20, quick=1 << 20)
     path = plan.directory / "file"
-    path.write_bytes(os.urandom(size_bytes))
+    path.write_bytes(noise(size_bytes))
     async with Store.open(plan.directory / "store", policy=AdmissionPolicy.any()) as store:
         await store.attach(path)
 

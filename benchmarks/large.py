@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
 
 QUESTION = Question(
     text="attach a large file / copy it",
@@ -25,7 +25,7 @@ QUESTION = Question(
 async def measure(plan: Plan) -> list[Row]:
     size_bytes = plan.choose(full=64 << 20, quick=1 << 20)
     path, copy = plan.directory / "file", plan.directory / "copy"
-    path.write_bytes(os.urandom(size_bytes))
+    path.write_bytes(noise(size_bytes))
     async with Store.open(plan.directory / "store", policy=AdmissionPolicy.any()) as store:
 
         async def ours() -> None:
@@ -38,7 +38,7 @@ async def measure(plan: Plan) -> list[Row]:
         def prepare() -> None:
             """New content each round, or the second attach would be a duplicate."""
             with path.open("r+b") as file:
-                file.write(os.urandom(1024))
+                file.write(noise(1024))
                 file.flush()
                 os.fsync(file.fileno())  # else whoever syncs first pays for it
             copy.unlink(missing_ok=True)

@@ -93,6 +93,11 @@ async def interleave(
     return tuple(ratios)
 
 
+def noise(size_bytes: int) -> bytes:
+    """Random bytes of no type: they begin like no known file, which random ones sometimes do."""
+    return b"\x01noise\x01\n" + os.urandom(size_bytes - 8)
+
+
 def table(rows: list[Row]) -> str:
     """All answers, one line each, and below what each was compared with."""
     head = ("question", "size", "median", "p90", "target", "", "n")

@@ -8,13 +8,12 @@ a thread. Ours compares the object with its reference as well.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 from blake3 import blake3
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
 
 SMALL = Question(
     text="verified read / read + hash in a thread",
@@ -49,7 +48,7 @@ async def measure(plan: Plan) -> list[Row]:
 async def _read(
     store: Store, plan: Plan, question: Question, size_bytes: int, *, rounds: int
 ) -> Row:
-    data = os.urandom(size_bytes)
+    data = noise(size_bytes)
     path = plan.directory / f"file-{size_bytes}"
     path.write_bytes(data)
     reference = await store.attach(data)
