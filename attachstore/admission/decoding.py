@@ -15,22 +15,24 @@ from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.reading import Reader
 from attachstore.errors import (
     AdmissionError,
+    AttachstoreError,
     DimensionLimitError,
     TooManyFramesError,
     TooManyPixelsError,
 )
 
 _FRAME_COUNT_IS_EXACT = frozenset({"image/png", "image/gif", "image/webp", "image/tiff"})
+PLACE = "attachment"
+"""Where it is, in errors from here; who called knows better and says so."""
 _ICON = "image/vnd.microsoft.icon"
 
 
 class Limits:
     """The policy's limits, applied to one frame after the other before anything is decoded."""
 
-    def __init__(self, policy: AdmissionPolicy, media_type: str, where: str) -> None:
+    def __init__(self, policy: AdmissionPolicy, media_type: str) -> None:
         self._policy = policy
         self._media_type = media_type
-        self._where = where
         self._pixels = 0
         self.frames = 0
 
@@ -40,6 +42,15 @@ class Limits:
         self._pixels += width * height
         for violation in self.violations(width, height):
             raise violation
+
+    @classmethod
+    def of_header(
+        cls, policy: AdmissionPolicy, media_type: str, width: int, height: int
+    ) -> list[AdmissionError]:
+        """Every limit that the first frame alone is over."""
+        limits = cls(policy, media_type)
+        limits.frames, limits._pixels = 1, width * height
+        return limits.violations(width, height)
 
     def violations(self, width: int, height: int) -> list[AdmissionError]:
         """Every limit that this frame, or all frames so far, are over."""
@@ -52,7 +63,7 @@ class Limits:
             if pixels > maximum:
                 found.append(
                     TooManyPixelsError(
-                        where=self._where,
+                        where=PLACE,
                         media_type=self._media_type,
                         width=width,
                         height=height,
@@ -64,7 +75,7 @@ class Limits:
         if max(width, height) > policy.side_max:
             found.append(
                 DimensionLimitError(
-                    where=self._where,
+                    where=PLACE,
                     media_type=self._media_type,
                     width=width,
                     height=height,
@@ -74,27 +85,25 @@ class Limits:
         if self.frames > policy.frames_max:
             found.append(
                 TooManyFramesError(
-                    where=self._where, media_type=self._media_type, frames_max=policy.frames_max
+                    where=PLACE, media_type=self._media_type, frames_max=policy.frames_max
                 )
             )
         return found
 
 
-def decode(
-    reader: Reader, media_type: str, size: tuple[int, int], policy: AdmissionPolicy, where: str
-) -> int:
+def decode(reader: Reader, media_type: str, size: tuple[int, int], policy: AdmissionPolicy) -> int:
     """Decode all of it; returns the number of frames. `size` is what the probe said.
 
     Raises AdmissionError for limits, Defect for damage, and whatever a broken medium raises.
     """
-    limits = Limits(policy, media_type, where)
+    limits = Limits(policy, media_type)
     reader.seek(0)
     for width, height in FORMATS[media_type].frames(reader, policy.metadata_bytes_max):
         limits.add(width, height)
     reader.seek(0)
     try:
-        count = _decode_frames(reader, media_type, size, Limits(policy, media_type, where))
-    except (AdmissionError, Defect):
+        count = _decode_frames(reader, media_type, size, Limits(policy, media_type))
+    except (AttachstoreError, Defect):
         raise
     except OSError as error:
         if error.errno is not None:  # the medium under the reader, not the picture
@@ -149,6 +158,8 @@ def _agreeing(media_type: str, size: tuple[int, int]) -> tuple[tuple[int, int], 
 
 def _defect(error: Exception) -> Defect:
     text = str(error) or type(error).__name__
+    if text.startswith("cannot identify image file"):  # and then the address of our reader
+        text = "this is no picture"
     reason = f"the decoder says: {text.splitlines()[0][:200]}"
     cut = isinstance(error, EOFError) or "truncated" in text.lower()
     return Cut(reason) if cut else Broken(reason)

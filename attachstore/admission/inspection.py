@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from attachstore.admission import archive, audio, pdf, sniffing, text
-from attachstore.admission.decoding import decode
+from attachstore.admission import archive, audio, sniffing, text
+from attachstore.admission.decoders import IN_PROCESS, Decoders
+from attachstore.admission.decoding import PLACE, Limits
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
 from attachstore.admission.images import FORMATS
 from attachstore.admission.media_type import OCTET_STREAM, is_textual, normalise
@@ -65,6 +66,7 @@ def admit(
     declared: str | None = None,
     name: str | None = None,
     cancel: CancelFlag | None = None,
+    decoders: Decoders = IN_PROCESS,
 ) -> Attachment:
     """Let `content` in: what it is, whole, and within the policy's limits.
 
@@ -72,7 +74,7 @@ def admit(
     frames. `content` stays the caller's to close. Raises AdmissionError; UnavailableError if
     libmagic is needed and missing, or if the bytes cannot be read.
     """
-    found = _Inspection(content, policy, declared, name, cancel, _refuse).run()
+    found = _Inspection(content, policy, (declared, name), cancel, decoders, _refuse).run()
     if found.header is None:  # pragma: no cover - without a header there was a refusal
         raise AssertionError(content.digest)
     return Attachment(
@@ -87,10 +89,11 @@ def examine(
     declared: str | None = None,
     name: str | None = None,
     cancel: CancelFlag | None = None,
+    decoders: Decoders = IN_PROCESS,
 ) -> Examination:
     """Ask every question of `admit`, and report all that it would refuse, not only the first."""
     findings: list[AdmissionError] = []
-    found = _Inspection(content, policy, declared, name, cancel, findings.append).run()
+    found = _Inspection(content, policy, (declared, name), cancel, decoders, findings.append).run()
     return Examination(found.header, found.frames, found.pages, tuple(findings))
 
 
@@ -112,18 +115,18 @@ class _Inspection:
         self,
         content: Content,
         policy: AdmissionPolicy,
-        declared: str | None,
-        name: str | None,
+        said: tuple[str | None, str | None],
         cancel: CancelFlag | None,
+        decoders: Decoders,
         report: Report,
     ) -> None:
         self._content = content
         self._policy = policy
-        self._declared = declared
-        self._name = name
+        self._declared, self._name = said
         self._cancel = cancel
+        self._decoders = decoders
         self._report = report
-        self._where = "attachment" if name is None else ascii(name[:200])[1:-1]
+        self._where = PLACE if self._name is None else ascii(self._name[:200])[1:-1]
         self._found = _Found()
 
     def run(self) -> _Found:
@@ -136,17 +139,16 @@ class _Inspection:
         if not self._content.size:
             self._check_empty(claim)
             return self._found
-        reader = open_content(self._content, self._cancel)
-        with reader:
-            try:
+        try:
+            with open_content(self._content, self._cancel) as reader:
                 self._inspect(reader, claim)
-            except OSError as error:
-                raise unavailable(error, self._where) from error
+        except OSError as error:
+            raise unavailable(error, self._where) from error
         return self._found
 
     def _inspect(self, reader: Reader, claim: str | None) -> None:
         try:
-            media_type = sniffing.find(reader) if claim is None else sniffing.settle(reader, claim)
+            media_type = self._settled(reader, claim)
         except (AttachstoreError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - as below: hostile bytes, surprised parsers
@@ -168,17 +170,20 @@ class _Inspection:
                 InvalidDocumentError(where=self._where, media_type=media_type, reason=reason)
             )
 
+    def _settled(self, reader: Reader, claim: str | None) -> str:
+        def ask(front: bytes) -> str:
+            return self._decoders.guess(front, self._cancel)
+
+        if claim is None:
+            return sniffing.find(reader, ask)
+        return sniffing.settle(reader, claim, ask)
+
     def _look_inside(self, reader: Reader, media_type: str, header: Header | None) -> None:
         """Limits, completeness, decoding. Raises AdmissionError and Defect."""
         if media_type in FORMATS:
-            size = (header.width, header.height) if header is not None else (None, None)
-            if size[0] is None or size[1] is None:
-                raise _headless(reader, media_type)
-            self._found.frames = decode(
-                reader, media_type, (size[0], size[1]), self._policy, self._where
-            )
+            self._look_at_picture(reader, media_type, header)
         elif media_type == "application/pdf":
-            self._found.pages = pdf.count_pages(reader)
+            self._found.pages = self._decoders.pages(self._content, self._cancel)
         elif media_type == archive.ZIP or media_type in archive.OFFICE:
             archive.check(reader, self._policy.archive_entries_max, self._policy.archive_bytes_max)
         elif media_type in _AUDIO_CHECKS:
@@ -186,12 +191,28 @@ class _Inspection:
         elif is_textual(media_type) and self._policy.text_utf8:
             self._check_utf8(reader, media_type)
 
+    def _look_at_picture(self, reader: Reader, media_type: str, header: Header | None) -> None:
+        if header is None or header.width is None or header.height is None:
+            raise _headless(reader, media_type)
+        size = (header.width, header.height)
+        violations = Limits.of_header(self._policy, media_type, *size)
+        for violation in violations:
+            violation.where = self._where
+            self._report(violation)
+        if not violations:
+            self._found.frames = self._decoders.frames(
+                self._content, media_type, size, self._policy, self._cancel
+            )
+
     def _guarded(self, media_type: str, look: Callable[[], None]) -> None:
         """Turn what `look` raises into this package's errors, and report them."""
         try:
             look()
         except AdmissionError as error:
+            error.where = self._where
             self._report(error)
+        except AttachstoreError:
+            raise
         except Defect as defect:
             if not self._is_tolerated(media_type, defect):
                 self._report(self._translated(media_type, defect))

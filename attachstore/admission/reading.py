@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+from collections.abc import Generator
 from typing import BinaryIO, Protocol
 
 from attachstore.admission.defect import Cut
-from attachstore.attachment import Content
+from attachstore.attachment import BytesContent, Content
 from attachstore.disk import BLOCK_BYTES
 from attachstore.threads import CancelFlag
 
 OFFSET_BYTES_MAX = 2**62
+_BUFFER_BYTES = 64 << 10
 
 
 class Reader(Protocol):
@@ -92,13 +95,18 @@ class SplicedReader:
         return self._at
 
 
-class _Cancellable(io.RawIOBase):
-    """Looks at the cancel flag before each block, whoever is reading: us, Pillow or qpdf."""
+class _Watched(io.RawIOBase):
+    """Between the bytes and whoever reads them: us, Pillow or qpdf.
 
-    def __init__(self, inner: io.BufferedIOBase, cancel: CancelFlag) -> None:
+    Looks at the cancel flag before each block, and remembers a failure of the medium, which
+    libraries swallow or take for damage.
+    """
+
+    def __init__(self, inner: io.BufferedIOBase, cancel: CancelFlag | None) -> None:
         super().__init__()
         self._inner = inner
         self._cancel = cancel
+        self.fault: Exception | None = None
 
     def readable(self) -> bool:
         return True
@@ -107,8 +115,15 @@ class _Cancellable(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override] - a narrower buffer
-        self._cancel.check()
-        return self._inner.readinto(buffer[:BLOCK_BYTES])
+        if self._cancel is not None:
+            self._cancel.check()
+        try:
+            block = self._inner.read(min(len(buffer), BLOCK_BYTES))
+        except Exception as error:
+            self.fault = error
+            raise
+        buffer[: len(block)] = block
+        return len(block)
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
         return self._inner.seek(offset, whence)
@@ -121,12 +136,25 @@ class _Cancellable(io.RawIOBase):
         super().close()
 
 
-def open_content(content: Content, cancel: CancelFlag | None) -> io.BufferedIOBase:
-    """A reader at byte 0; a long one gives up, with Cancelled, when its caller has gone."""
-    reader = content.open()
-    if cancel is None or content.size <= BLOCK_BYTES:
-        return reader
-    return io.BufferedReader(_Cancellable(reader, cancel), 64 << 10)
+@contextlib.contextmanager
+def open_content(content: Content, cancel: CancelFlag | None) -> Generator[io.BufferedIOBase]:
+    """A reader at byte 0; a long one gives up, with Cancelled, when its caller has gone.
+
+    If the medium failed, that is what is raised at the end, whatever became of it in between.
+    """
+    if type(content) is BytesContent and (cancel is None or content.size <= BLOCK_BYTES):
+        yield content.open()
+        return
+    watched = _Watched(content.open(), cancel)
+    with io.BufferedReader(watched, _BUFFER_BYTES) as reader:
+        try:
+            yield reader
+        except Exception:
+            if watched.fault is not None:
+                raise watched.fault from None
+            raise
+        if watched.fault is not None:
+            raise watched.fault
 
 
 def seek_to(reader: Reader, offset: int, what: str) -> None:

@@ -8,20 +8,17 @@ text are never used.
 
 from __future__ import annotations
 
-import importlib
 import re
-import threading
 from collections.abc import Callable
-from typing import Any
 
 from attachstore.admission import archive, audio, gif, ico, isobmff, jpeg, pdf, png, text
+from attachstore.admission.libmagic import FRONT_BYTES, guess
 from attachstore.admission.media_type import ALIASES, OCTET_STREAM, SVG, is_textual
 from attachstore.admission.probe import has_probe, probe
 from attachstore.admission.reading import Reader
-from attachstore.errors import MissingDependencyError
 from attachstore.reference import MEDIA_TYPE
 
-_MAGIC_BYTES = 1 << 20
+Guess = Callable[[bytes], str]
 _FRONT_BYTES = 64
 _NETPBM = re.compile(rb"P([1-7])[ \t\r\n]++(?:#[^\n]*+\n\s*+)*+\d{1,9}[ \t\r\n]++\d{1,9}[ \t\r\n]")
 _NETPBM_TYPES = {
@@ -69,8 +66,11 @@ def recognise(reader: Reader) -> str | None:
     return SVG if text.is_svg(_rewound(reader)) else None
 
 
-def find(reader: Reader) -> str:
-    """What undeclared bytes are. Raises MissingDependencyError if only libmagic could say."""
+def find(reader: Reader, ask: Guess = guess) -> str:
+    """What undeclared bytes are; `ask` is libmagic, wherever it runs.
+
+    Raises MissingDependencyError if only libmagic could say.
+    """
     recognised = recognise(reader)
     if recognised is not None:
         return recognised
@@ -86,10 +86,10 @@ def find(reader: Reader) -> str:
         return by_text
     if by_signature is not None:
         return by_signature
-    return by_libmagic(reader)
+    return _unknown(reader, ask)
 
 
-def settle(reader: Reader, declared: str) -> str:
+def settle(reader: Reader, declared: str, ask: Guess = guess) -> str:
     """What the bytes are under this claim: the claim itself if it holds, else what was found.
 
     Raises MissingDependencyError if only libmagic could confirm the claim.
@@ -104,9 +104,9 @@ def settle(reader: Reader, declared: str) -> str:
     if has_probe(declared):
         if probe(reader, declared) is not None:
             return declared
-        return find(reader)
+        return find(reader, ask)
     # Unknown bytes do not contradict a claim that has no signature; a picture has one.
-    return find(reader) if declared.startswith("image/") else declared
+    return find(reader, ask) if declared.startswith("image/") else declared
 
 
 def _is_kind_of(reader: Reader, recognised: str, declared: str) -> bool:
@@ -118,15 +118,14 @@ def _is_kind_of(reader: Reader, recognised: str, declared: str) -> bool:
     return recognised in _CONTAINERS and not has_probe(declared) and not is_textual(declared)
 
 
-def by_libmagic(reader: Reader) -> str:
+def _unknown(reader: Reader, ask: Guess) -> str:
     """libmagic's opinion of bytes that are not text: octet-stream where it has none."""
-    reader.seek(0)
-    guess: str = _libmagic().from_buffer(reader.read(_MAGIC_BYTES), mime=True)
-    guess = ALIASES.get(guess, guess)
-    if guess.startswith(("text/", "inode/", "message/")) or not MEDIA_TYPE.fullmatch(guess):
+    answer = ask(_rewound(reader).read(FRONT_BYTES))
+    answer = ALIASES.get(answer, answer)
+    if answer.startswith(("text/", "inode/", "message/")) or not MEDIA_TYPE.fullmatch(answer):
         return OCTET_STREAM
     # A type of ours that its own probe has just denied is no finding.
-    return OCTET_STREAM if has_probe(guess) else guess
+    return OCTET_STREAM if has_probe(answer) else answer
 
 
 def _by_signature(front: bytes, *, partial: bool) -> str | None:
@@ -166,22 +165,3 @@ _UNTYPABLE = frozenset({"image/jpeg", "image/png"})
 _GENERAL = frozenset({archive.ZIP, "image/heif"})
 _CONTAINERS = frozenset({archive.ZIP, "video/mp4", "video/quicktime"})
 """Many types are one of these inside, and have no other signature."""
-
-_importing = threading.Lock()
-
-
-def _libmagic() -> Any:
-    """python-magic's module. Only its `from_buffer` may be used: it is locked.
-
-    Raises MissingDependencyError: the wheel does not bring libmagic itself.
-    """
-    try:
-        with _importing:
-            return importlib.import_module("magic")
-    except ImportError as error:
-        raise MissingDependencyError(
-            where="admission",
-            package="libmagic",
-            reason="it names types that attachstore does not read itself",
-            command="apt-get install libmagic1",
-        ) from error

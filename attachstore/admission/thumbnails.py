@@ -26,7 +26,7 @@ def thumbnail(data: bytes, media_type: str, side_max: int) -> bytes:
     header = probe(data, media_type)
     if image_format is None or header is None or not header.width or not header.height:
         raise UnsupportedMediaTypeError(where=_WHERE, media_type=media_type)
-    Limits(_LIMITS, media_type, _WHERE).add(header.width, header.height)
+    Limits(_LIMITS, media_type).add(header.width, header.height)
     try:
         return _shrunk(data, image_format.pillow_format, side_max)
     except AdmissionError:

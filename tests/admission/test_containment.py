@@ -19,7 +19,7 @@ from attachstore.admission import AdmissionPolicy, admit, examine, thumbnail
 from attachstore.admission.media_type import DOCX, SVG
 from attachstore.admission.probe import probe
 from attachstore.attachment import Attachment, BytesContent
-from attachstore.errors import AdmissionError, AttachstoreError
+from attachstore.errors import AdmissionError, AttachstoreError, StorageIOError
 from attachstore.threads import CancelFlag, Cancelled
 from tests.admission import documents
 from tests.admission.pictures import DEFAULT_FORMATS, FURTHER_FORMATS, saved
@@ -210,6 +210,46 @@ def test_a_cancelled_admission_gives_up() -> None:
 
     with pytest.raises(Cancelled):
         admit(BytesContent(data), EVERY, cancel=cancel)
+
+
+@pytest.mark.parametrize(
+    "error", [StorageIOError(where="staging", reason="EIO"), OSError(5, "EIO")]
+)
+@pytest.mark.parametrize(
+    "name", ["png uncompressed", "jpeg RGB (17, 9)", "webp RGB", "tiff RGB None"]
+)
+def test_a_failing_disk_under_the_bytes_is_no_fault_of_theirs(name: str, error: Exception) -> None:
+    """The spooled file cannot be read: the picture may be perfect, so it is not called damaged."""
+
+    class Failing(BytesContent):
+        reads_left = 0
+
+        def open(self) -> io.BytesIO:
+            content = self
+
+            class Reader(io.BytesIO):
+                def read(self, size: int | None = -1, /) -> bytes:
+                    content.reads_left -= 1
+                    if content.reads_left < 0:
+                        raise error
+                    return super().read(size)
+
+            return Reader(self.data)
+
+    data = {**DEFAULT_FORMATS, **FURTHER_FORMATS}[name]()
+    content = Failing(data)
+    failed = 0
+    for reads in range(400):
+        content = Failing(data)
+        content.reads_left = reads
+        try:
+            admit(content, EVERY)
+        except StorageIOError:
+            failed += 1
+            continue
+        break
+    assert failed >= 2
+    assert content.reads_left >= 0, "it was admitted although a read had failed"
 
 
 def test_the_content_stays_the_callers_to_close() -> None:

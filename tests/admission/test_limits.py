@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission import AdmissionPolicy, admit, examine
 from attachstore.attachment import BytesContent
 from attachstore.errors import AdmissionError
 from tests.admission import documents
@@ -48,6 +48,18 @@ def test_a_limit_is_the_largest_value_still_admitted(
     with pytest.raises(AdmissionError) as caught:
         admit(BytesContent(data), AdmissionPolicy.any(**{field: value - 1}))
     assert caught.value.code == code
+
+
+def test_every_limit_that_a_header_is_over_is_reported() -> None:
+    policy = AdmissionPolicy(pixels_max=1, side_max=1, frames_pixels_max=1)
+
+    findings = examine(BytesContent(PNG), policy).findings
+
+    assert [finding.code for finding in findings] == [
+        "too-many-pixels",
+        "too-many-pixels",
+        "dimension-limit",
+    ]
 
 
 def with_chunk(kind: bytes, body: bytes) -> bytes:
@@ -91,7 +103,7 @@ BOMBS = {
 
 PRELUDE = """
 import resource, struct, sys, zlib, io, zipfile
-from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission import AdmissionPolicy, admit, examine
 from attachstore.attachment import BytesContent
 from attachstore.errors import AdmissionError
 
