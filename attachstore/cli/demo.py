@@ -33,8 +33,8 @@ PAGE = "demo.html"
 )
 @pass_invocation
 def command(invocation: Invocation, files: tuple[str, ...], page: str) -> int:
-    """Attach sample files, and FILEs of your own, to a session; fork it, replay it, delete the
-    parent, replay the fork again, scan the store, and leave a page to look at.
+    """Attach sample files, and FILEs of your own, to a session; fork it, delete the
+    parent, replay the fork, scan the store, and leave a page to look at.
 
     The store is ./demo-store, or --store, and is made afresh: an earlier demo's is removed, any
     other directory is refused.

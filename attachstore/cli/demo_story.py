@@ -121,6 +121,7 @@ async def _attach(
         await session.append("message", {"role": "user", "content": [text, reference]})
         numbers.references.append(reference)
         narrator.item(_described(reference))
+        narrator.detail(str(reference.digest))
     await session.append("turn/end", {"reason": "done"})
 
 
@@ -132,7 +133,7 @@ def _described(reference: Reference) -> str:
         facts.append(plural(reference.frames, "frame"))
     if reference.pages is not None:
         facts.append(plural(reference.pages, "page"))
-    return f"{visible(reference.name or '-'):<18}{reference.digest}  {', '.join(facts)}"
+    return f"{visible(reference.name or '-'):<18}{', '.join(facts)}"
 
 
 async def _attach_again(

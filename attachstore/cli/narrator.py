@@ -21,6 +21,10 @@ class Narrator:
         """Something that went well."""
         self._say(("   ✓ ", "green"), (text, ""))
 
+    def detail(self, text: str) -> None:
+        """What belongs to the item before."""
+        self._say((f"     {text}", "dim"))
+
     def problem(self, text: str) -> None:
         """Something that did not."""
         self._say(("   ✗ ", "bold red"), (text, ""))
@@ -30,11 +34,5 @@ class Narrator:
         self._say((f"   {label:<28}", "dim"), (value, "bold"))
 
     def _say(self, *parts: tuple[str, str]) -> None:
-        if self._out.as_json:
-            return
-        if not self._out.on_terminal:
-            self._out.line("".join(text for text, _ in parts))
-            return
-        from rich.text import Text
-
-        self._out.render(Text.assemble(*parts))
+        if not self._out.as_json:
+            self._out.styled(*parts)

@@ -18,6 +18,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -74,24 +75,23 @@ class Output:
             for row in rows:
                 self.line("  ".join(row))
             return
-        from rich.box import SIMPLE_HEAD
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         for title in titles:
             table.add_column(title, overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
         self.render(table)
 
-    def render(self, renderable: object) -> None:
-        """Print something of rich's on the terminal."""
+    def render(self, renderable: object, *, soft_wrap: bool = False) -> None:
+        """Print something of rich's on the terminal; with `soft_wrap` lines break where they do."""
         from rich.console import Console
 
         console = Console(file=sys.stdout, highlight=False)
         with console.capture() as captured:
-            console.print(renderable)
+            console.print(renderable, soft_wrap=soft_wrap)
         self.write(captured.get().encode("utf-8", "surrogateescape"))
 
     def facts(self, pairs: Iterable[tuple[str, str]]) -> None:
@@ -100,6 +100,20 @@ class Output:
         width = max((len(name) for name, _ in shown), default=0)
         for name, value in shown:
             self.line(f"{name:<{width}}  {value}")
+
+    def styled(self, *parts: tuple[str, str]) -> None:
+        """Print a line of (text, style) parts; only a terminal is shown the styles."""
+        if not self.on_terminal:
+            self.line("".join(text for text, _ in parts))
+            return
+        from rich.text import Text
+
+        self.render(Text.assemble(*parts), soft_wrap=True)
+
+    @property
+    def width(self) -> int | None:
+        """Columns of the terminal; None elsewhere, where no line has an end."""
+        return shutil.get_terminal_size().columns if self.on_terminal else None
 
     def write(self, data: bytes | memoryview) -> None:
         """Write to standard output. Raises ReaderGoneError, or UnavailableError."""

@@ -13,7 +13,7 @@ from attachstore.cli.appending import open_session
 from attachstore.cli.command import Command, complete_session, limits
 from attachstore.cli.exit_status import status_of_items
 from attachstore.cli.invocation import Invocation, pass_invocation
-from attachstore.cli.output import dimensions, human_size, plural, visible
+from attachstore.cli.output import plural
 from attachstore.errors import AttachstoreError, RejectedError
 
 if TYPE_CHECKING:
@@ -138,15 +138,8 @@ def as_json(
 
 def as_text(invocation: Invocation, committed: Committed) -> str:
     """`blake3:<hex>  media type  WxH  size  name`, and what happened unless it is new."""
-    reference = committed.reference
-    size = human_size(reference.size) if invocation.out.on_terminal else str(reference.size)
-    columns = [
-        str(reference.digest),
-        reference.media_type,
-        dimensions(reference.width, reference.height),
-        size,
-        visible(reference.name or "-"),
-    ]
-    if committed.outcome.value != "stored":
-        columns.append(f"({committed.outcome.value})")
-    return "  ".join(columns)
+    from attachstore.cli.rendering import reference_as_text
+
+    text = reference_as_text(committed.reference, exact=not invocation.out.on_terminal)
+    outcome = committed.outcome.value
+    return text if outcome == "stored" else f"{text}  ({outcome})"

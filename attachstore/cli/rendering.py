@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from attachstore.reference import Reference
     from attachstore.sessions.event import Event, Parent, SessionSummary, SessionView
 
-_CLIPPED_CHARACTERS = 100
+_TO_THE_SECOND = len("2026-11-29T23:22:19")
 
 
 def wire(data: object) -> Any:
@@ -37,12 +37,18 @@ def event_as_json(event: Event) -> dict[str, Any]:
     return found
 
 
-def event_as_text(event: Event, *, clip: bool) -> str:
-    """`seq  time  type  data`; with `clip`, data beyond a line's length is left out."""
-    data = json.dumps(wire(event.data), ensure_ascii=False, separators=(",", ":"))
-    if clip and len(data) > _CLIPPED_CHARACTERS:
-        data = data[: _CLIPPED_CHARACTERS - 1] + "…"
-    return f"{event.seq:>4}  {event.time}  {visible(event.type)}  {visible(data)}"
+def event_as_text(event: Event, width: int | None) -> str:
+    """`seq  time  type  data`; in full, or made to fit a terminal of `width` columns."""
+    data = visible(json.dumps(wire(event.data), ensure_ascii=False, separators=(",", ":")))
+    text = f"{event.seq:>4}  {time_as_text(event.time, width)}  {visible(event.type)}  {data}"
+    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
+
+
+def time_as_text(time: str | None, width: int | None) -> str:
+    """In full, or to the second for people at a terminal."""
+    if time is None:
+        return "-"
+    return time if width is None else time[:_TO_THE_SECOND].replace("T", " ")
 
 
 def reference_as_text(reference: Reference, *, exact: bool) -> str:

@@ -11,7 +11,7 @@ import click
 from attachstore.cli.command import Command, complete_session
 from attachstore.cli.exit_status import ExitStatus, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
-from attachstore.cli.output import human_size, plural, visible
+from attachstore.cli.output import Output, human_size, plural, visible
 from attachstore.errors import LogDamagedError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _damage(view: SessionView, at: int | None) -> LogDamagedError | None:
 
 
 def _print_step(invocation: Invocation, step: Step) -> None:
-    from attachstore.cli.rendering import event_as_json, event_as_text, reference_as_text
+    from attachstore.cli.rendering import event_as_json, event_as_text
 
     out = invocation.out
     if out.as_json:
@@ -122,12 +122,26 @@ def _print_step(invocation: Invocation, step: Step) -> None:
         out.record({**event_as_json(step.event), "attachments": attachments}, "")
         return
     mark = "" if step.event.verified else "  (after damage, unverified)"
-    out.line(event_as_text(step.event, clip=out.on_terminal) + mark)
+    out.line(event_as_text(step.event, out.width) + mark)
     for each in step.attachments:
-        shown = reference_as_text(each.reference, exact=not out.on_terminal)
-        out.line(f"      {each.outcome.value:<15}  {visible(each.pointer)}  {shown}")
+        _print_attachment(out, each)
         if each.error is not None:
             out.note(f"event {step.event.seq}: {each.error.code}: {each.error}")
+
+
+def _print_attachment(out: Output, resolved: Resolved) -> None:
+    """One line; on a terminal two, the digest on the second, so that neither is wrapped."""
+    from attachstore.cli.rendering import reference_as_text
+
+    outcome, pointer = resolved.outcome.value, visible(resolved.pointer or "-")
+    shown = reference_as_text(resolved.reference, exact=not out.on_terminal)
+    if not out.on_terminal:
+        out.line(f"      {outcome:<15}  {pointer}  {shown}")
+        return
+    digest, _, rest = shown.partition("  ")
+    style = "green" if outcome == "ok" else "bold red"
+    out.styled(("      ", ""), (outcome, style), (f"  {rest}", ""))
+    out.styled((f"      {digest}", "dim"))
 
 
 def resolved_as_json(resolved: Resolved) -> dict[str, Any]:

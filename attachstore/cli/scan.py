@@ -142,7 +142,8 @@ def _print_finding(out: Output, finding: Finding, label: str) -> None:
     if finding.path is not None:
         out.line(f"       at {visible(finding.path)}")
     for use in finding.uses[:_USES_SHOWN_MAX]:
-        out.line(f"       in session {visible(use.session)}, event {use.seq}, {use.pointer or '/'}")
+        place = visible(use.pointer) or "the data itself"
+        out.line(f"       in session {visible(use.session)}, event {use.seq}, {place}")
     if finding.uses_total > _USES_SHOWN_MAX:
         out.line(f"       and {finding.uses_total - _USES_SHOWN_MAX:,} more; --json lists them")
     out.line(f"       {finding.mend}")

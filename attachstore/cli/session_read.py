@@ -48,14 +48,17 @@ async def _list(invocation: Invocation) -> None:
         return
     out.table(
         ("session", "head", "size", "last event", "title"),
-        (_summary_as_row(summary, exact=not out.on_terminal) for summary in summaries),
+        (_summary_as_row(summary, out.width) for summary in summaries),
     )
 
 
-def _summary_as_row(summary: SessionSummary, *, exact: bool) -> Sequence[str]:
-    size = str(summary.size_bytes) if exact else human_size(summary.size_bytes)
+def _summary_as_row(summary: SessionSummary, width: int | None) -> Sequence[str]:
+    from attachstore.cli.rendering import time_as_text
+
+    size = str(summary.size_bytes) if width is None else human_size(summary.size_bytes)
     title = f"({summary.problem.code})" if summary.problem else visible(summary.title or "-")
-    return (visible(summary.id), str(summary.head_seq), size, summary.last_time or "-", title)
+    time = time_as_text(summary.last_time, width)
+    return (visible(summary.id), str(summary.head_seq), size, time, title)
 
 
 @click.command(
@@ -96,7 +99,7 @@ async def _show_events(invocation: Invocation, session: str, after: int) -> None
             if out.as_json:
                 out.record(event_as_json(event), "")
             else:
-                out.line(event_as_text(event, clip=out.on_terminal))
+                out.line(event_as_text(event, out.width))
 
 
 async def _show(invocation: Invocation, session: str) -> None:
