@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from attachstore.digest import Digest
@@ -137,7 +137,7 @@ class Finding:
     """One sentence without a full stop."""
     digest: Digest | None = None
     path: str | None = None
-    """Where, below the store's root or as the medium writes it; bytes that are no text escaped."""
+    """Where: relative to the store's root, or as the medium writes it; escaped for printing."""
     size_bytes: int | None = None
     session: str | None = None
     line: int | None = None
@@ -246,10 +246,17 @@ class ScanReport:
             )
         yield from self.notes
 
-    def sort(self) -> None:
-        """Put findings and notes into their stable order: kind, then place."""
-        self.findings.sort(key=_order)
-        self.notes.sort(key=_order)
+    def finish(self, root: str) -> None:
+        """Put findings and notes into their stable form and order: kind, then place.
+
+        Paths below `root` become relative to it, so that two copies of a store report alike.
+        """
+        for found in (self.findings, self.notes):
+            found[:] = [
+                replace(finding, path=finding.path.removeprefix(root)) if finding.path else finding
+                for finding in found
+            ]
+            found.sort(key=_order)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready; the names are stable, the lists sorted."""

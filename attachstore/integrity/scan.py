@@ -94,7 +94,7 @@ class _Scan:
         self._read_logs()
         self._read_objects()
         self._find_uses()
-        self._report.sort()
+        self._report.finish(f"{self._objects.backend.location}/")
         self._report.elapsed_s = self._meter.elapsed_s
         self._meter.report()
         return self._report

@@ -40,7 +40,7 @@ class LogOutcome:
     def finding(self) -> Finding | None:
         """What to tell about it, if anything."""
         if self.error is not None:
-            what = f"session {self.session!r} cannot be read: {self.error}"
+            what = f"the log cannot be read: {self.error}".rstrip(".")
             return Finding(
                 kind=Kind.LOG_UNREADABLE, what=what, session=self.session, path=self.path
             )
@@ -52,11 +52,10 @@ class LogOutcome:
 
     def _about(self, line: int | None, part: Damage | Tail) -> Finding:
         damaged = isinstance(part, Damage)
-        place = f"line {line}, byte {part.offset_bytes}" if damaged else f"byte {part.offset_bytes}"
-        state = "is damaged" if damaged else "has an uncommitted tail"
+        state = "the log is damaged" if damaged else "the log ends in an uncommitted tail"
         return Finding(
             kind=Kind.LOG_DAMAGED if damaged else Kind.UNCOMMITTED_TAIL,
-            what=f"session {self.session!r} {state} at {place}: {part.reason}",
+            what=f"{state}: {part.reason}",
             session=self.session,
             path=self.path,
             line=line,
@@ -85,10 +84,10 @@ class LogWalk:
         for path in self._medium.strays():
             if PurePath(path).name.startswith(DELETED_PREFIX):
                 what = "a deletion is at this, or was when it was killed"
-                yield Finding(kind=Kind.STALE_STAGING, what=what, path=path)
+                yield Finding(kind=Kind.STALE_STAGING, what=what, path=_shown(path))
             else:
                 what = "no version of attachstore puts this here"
-                yield Finding(kind=Kind.FOREIGN_FILE, what=what, path=path)
+                yield Finding(kind=Kind.FOREIGN_FILE, what=what, path=_shown(path))
 
     def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[Event]:
         """Yield every event whose line parses, beyond damage too (`verified` tells them apart).
@@ -118,4 +117,9 @@ class LogWalk:
 
     def outcome_of(self, name: SessionName) -> LogOutcome:
         """For `read` to fill in."""
-        return LogOutcome(name.id, self._medium.where(name))
+        return LogOutcome(name.id, _shown(self._medium.where(name)))
+
+
+def _shown(path: str) -> str:
+    """For reports: any program may read them, and a name may be no text."""
+    return ascii(path)[1:-1]

@@ -75,7 +75,7 @@ def test_a_report_as_json_is_sorted_and_counts_every_kind() -> None:
     made = report(Kind.HEADER_MISMATCH, Kind.FOREIGN_FILE, Kind.OBJECT_CORRUPT)
     made.unreferenced.append(DIGEST, 5)
     made.subset = (1, 2)
-    made.sort()
+    made.finish("/store/")
 
     written = json.loads(json.dumps(made.to_json()))
     assert [found["kind"] for found in written["findings"]] == [
@@ -97,6 +97,17 @@ def test_a_report_as_json_is_sorted_and_counts_every_kind() -> None:
         "list": [{"digest": str(DIGEST), "size_bytes": 5}],
     }
     assert [note.kind for note in made.all_notes()] == [Kind.UNREFERENCED, Kind.FOREIGN_FILE]
+
+
+def test_paths_are_relative_to_the_store() -> None:
+    made = ScanReport()
+    made.notes = [
+        finding(Kind.FOREIGN_FILE, path="/store/objects/x"),
+        finding(Kind.FOREIGN_FILE, path="/elsewhere"),
+    ]
+    made.finish("/store/")
+
+    assert [note.path for note in made.notes] == ["/elsewhere", "objects/x"]
 
 
 def test_bytes_in_quarantine_are_not_offered_for_quarantine() -> None:
