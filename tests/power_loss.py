@@ -69,15 +69,16 @@ class PowerLossDisk(InterceptedDisk):
             yield _build(tree, into)
 
     def crash_moments(
-        self, into: Path, *, limit: int = 50, seed: int = 0
+        self, into: Path, *, limit: int = 50, seed: int = 0, step: int = 1
     ) -> Iterator[tuple[Path, list[Any]]]:
         """As `crash_states`, for a cut after each single call since the start or `settle`.
 
-        `limit` is for each moment. The same state at several moments comes once, with all that
-        had been acknowledged by the last of them.
+        `limit` is for each moment; with `step` only every so many moments are looked at. The
+        same state at several moments comes once, with all that had been acknowledged by the
+        last of them.
         """
         seen: set[bytes] = set()
-        for model, acknowledged in reversed(self._moments):
+        for model, acknowledged in self._moments[::-step]:
             for tree in model.states(limit, seed):
                 key = tree_key(tree)
                 if key not in seen:
