@@ -18,7 +18,7 @@ ROOMS = {
     "blake3": {"attachstore.digest"},
     "click": {"attachstore.cli"},
     "magic": {"attachstore.admission"},
-    "msgspec": {"attachstore.admission.text", "attachstore.sessions"},
+    "msgspec": {"attachstore.admission", "attachstore.sessions"},
     "pikepdf": {"attachstore.admission"},
     "rich": {"attachstore.cli"},
 }
