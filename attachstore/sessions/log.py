@@ -188,6 +188,12 @@ class SessionLog:
             self._on_close(self)
             self._let_go()
 
+    def close_if_cold(self) -> None:
+        """Close it, if nobody has opened it for writing."""
+        with self.lock:
+            if self.state is State.COLD:
+                self.close()
+
     # -- inside the lock -------------------------------------------------------------------
 
     def _open_claimed(self, claim: Claim, *, close_turn: bool, cancel: CancelFlag | None) -> None:

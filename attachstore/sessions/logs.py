@@ -108,7 +108,7 @@ class SessionLogs:
                 log.open(close_turn=close_turn, cancel=cancel)
             except BaseException:
                 if is_new:
-                    log.close()
+                    log.close_if_cold()  # unless another thread, waiting for us, opened it now
                 elif log.state is State.CLOSED:
                     continue  # closed by another thread while we waited for it
                 raise
