@@ -1,6 +1,6 @@
 """All benchmarks, one table: `python -m benchmarks [--quick] [--directory DIR]`."""
 
-from benchmarks import append, commit, duplicate, large, read, replay, scan
+from benchmarks import append, commit, decoders, duplicate, large, read, replay, scan
 from benchmarks.measure import Measure, main
 
 ALL: tuple[Measure, ...] = (
@@ -11,6 +11,7 @@ ALL: tuple[Measure, ...] = (
     append.measure,
     replay.measure,
     scan.measure,
+    decoders.measure,
 )
 
 if __name__ == "__main__":

@@ -19,6 +19,10 @@ from attachstore.attachment import Content
 from attachstore.threads import CancelFlag
 
 
+class DecodersClosedError(ValueError):
+    """Asked after they were closed: a wrong call, and no fault of the bytes."""
+
+
 class Decoders(Protocol):
     """Blocking; safe to use from several threads at once.
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 
 class Defect(Exception):  # noqa: N818 - a finding; never leaves admission
-    """Bytes that may not be admitted as what they claim to be. `args[0]` is the reason."""
+    """Bytes that may not be admitted as what they claim to be.
+
+    `args[0]` is the reason, if it needs one.
+    """
 
     @property
     def reason(self) -> str:
-        return str(self.args[0])
+        return str(self.args[0]) if self.args else ""
 
 
 class Cut(Defect):

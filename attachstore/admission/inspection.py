@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from attachstore.admission import archive, audio, sniffing, text
-from attachstore.admission.decoders import IN_PROCESS, Decoders
+from attachstore.admission.decoders import IN_PROCESS, Decoders, DecodersClosedError
 from attachstore.admission.decoding import PLACE, Limits
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
 from attachstore.admission.images import FORMATS
@@ -149,7 +149,7 @@ class _Inspection:
     def _inspect(self, reader: Reader, claim: str | None) -> None:
         try:
             media_type = self._settled(reader, claim)
-        except (AttachstoreError, OSError):
+        except (AttachstoreError, DecodersClosedError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - as below: hostile bytes, surprised parsers
             self._report(self._surprise(claim or OCTET_STREAM, error))
@@ -211,7 +211,7 @@ class _Inspection:
         except AdmissionError as error:
             error.where = self._where
             self._report(error)
-        except AttachstoreError:
+        except (AttachstoreError, DecodersClosedError):
             raise
         except Defect as defect:
             if not self._is_tolerated(media_type, defect):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Generator
 from typing import BinaryIO, Protocol
 
@@ -93,6 +94,39 @@ class SplicedReader:
 
     def tell(self) -> int:
         return self._at
+
+
+class DescriptorReader(io.RawIOBase):
+    """Reads a descriptor by offsets, whatever position others leave it at; closes it."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview, /) -> int:  # type: ignore[override] - a narrower buffer
+        got = os.preadv(self._descriptor, [buffer], self._at)
+        self._at += got
+        return got
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        base = (0, self._at, os.fstat(self._descriptor).st_size if whence == 2 else 0)[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 class _Watched(io.RawIOBase):
