@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from binascii import hexlify
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
@@ -34,6 +35,7 @@ LINE_BYTES_MAX = 256 << 20
 """No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
 
 _SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
+_KEY = slice(-_SUFFIX_BYTES, -_SUFFIX_BYTES + len(',"chain":"'))
 _HEX = slice(-34, -2)
 _CHAIN_KEY = b',"chain":"'
 _CHECK_KEY = b',"check":"'
@@ -132,7 +134,7 @@ def encode_record(
 
 def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool) -> Event:
     """The event on a line (without line feed); its chain is not checked. Raises BadDataError."""
-    if line[-_SUFFIX_BYTES:][:10] != _CHAIN_KEY or line[-2:] != b'"}':
+    if line[_KEY] != _CHAIN_KEY or line[-2:] != b'"}':
         raise BadDataError(_unlike(line))
     try:
         record = _record_decoder.decode(line)
@@ -164,12 +166,12 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
 def chain_of(line: bytes, chain_before: bytes) -> bytes | None:
     """The line's chain, if it follows from its bytes and the line before; else None."""
     computed = checksum(chain_before, memoryview(line)[:-_SUFFIX_BYTES])
-    return computed if line[_HEX] == computed.hex().encode() else None
+    return computed if line[_HEX] == hexlify(computed) else None
 
 
 def decode_header(line: bytes) -> SessionHeader:
     """The header on a log's first line. Raises BadDataError, UnknownFormatError."""
-    if line[-_SUFFIX_BYTES:][:10] != _CHECK_KEY or line[-2:] != b'"}':
+    if line[_KEY] != _CHECK_KEY or line[-2:] != b'"}':
         raise BadDataError("the header is not whole: " + _unlike(line))
     if checksum(memoryview(line)[:-_SUFFIX_BYTES]).hex().encode() != line[_HEX]:
         raise BadDataError("the header's check does not match its bytes")
