@@ -206,7 +206,7 @@ def load_settings(
         InvalidConfigurationError: an unknown name or a bad value, with the place it stands at.
     """
     environ = os.environ if environ is None else environ
-    directory = Path.cwd() if directory is None else directory
+    directory = Path() if directory is None else directory  # which may have been removed
     file = find_file(environ, directory)
     found: dict[str, Any] = {}
     if file is not None:

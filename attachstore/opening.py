@@ -14,9 +14,13 @@ from attachstore.disk import Disk
 from attachstore.errors import InvalidConfigurationError, StoreLayoutError, StoreMissingError
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.sessions.jsonl import JsonlMedium
+from attachstore.sessions.medium import SessionMedium
 
 S = TypeVar("S")
-SESSIONS = "jsonl"
+JSONL = "jsonl"
+SQLITE = "sqlite"
+MEDIA = (JSONL, SQLITE)
+"""Where session logs can be, as attachstore.json and the configuration name it."""
 
 
 class Opening(Generic[S]):
@@ -52,7 +56,11 @@ def local_path(root: str | os.PathLike[str]) -> Path:
     text = os.fspath(root)
     # Not resolve(): that would follow the user's links, which may change later.
     if "://" not in text:
-        return Path(os.path.abspath(text))  # noqa: PTH100
+        try:
+            return Path(os.path.abspath(text))  # noqa: PTH100
+        except OSError:
+            reason = "it is relative, and the current directory has been removed"
+            raise InvalidConfigurationError(where=text[:200], key="store", reason=reason) from None
     parts = urlsplit(text)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
         raise InvalidConfigurationError(
@@ -61,13 +69,23 @@ def local_path(root: str | os.PathLike[str]) -> Path:
     return Path(os.path.abspath(unquote(parts.path)))  # noqa: PTH100
 
 
-def read_or_make(disk: Disk, root: Path, *, make: bool) -> layout.Marker:
-    """The marker of the store at `root`, which is made if it is not there and `make` is true.
+def read_or_make(
+    disk: Disk, root: Path, *, make: bool, sessions: str | None
+) -> tuple[layout.Marker, SessionMedium]:
+    """The marker of the store at `root` and the medium of its sessions.
+
+    The store is made if it is not there and `make` is true, with the medium `sessions`. One that
+    is there has its own.
 
     Raises:
         StoreMissingError: no store is there, and none was to be made.
-        StoreForeignError, StoreVersionError, StoreLayoutError: what is there is not for us.
+        StoreForeignError, StoreVersionError: what is there is not for us.
+        StoreLayoutError: it is damaged, or its sessions are not in the medium that was asked for.
+        InvalidConfigurationError: there is no medium of that name.
     """
+    if sessions is not None and sessions not in MEDIA:
+        reason = f"{sessions[:40]!a} is none of {', '.join(MEDIA)}"
+        raise InvalidConfigurationError(where="sessions", key="sessions", reason=reason)
     marker = layout.read_marker(disk, root)
     if marker is None:
         layout.refuse_foreign(disk, root)
@@ -75,10 +93,26 @@ def read_or_make(disk: Disk, root: Path, *, make: bool) -> layout.Marker:
             raise StoreMissingError(where=ascii(str(root))[1:-1])
         layout.make_root(disk, root)
         FilesystemBackend.create(root, disk)
+        _create_sessions(sessions or JSONL, root, disk)
+        marker = layout.write_marker(disk, root, sessions=sessions or JSONL)
+    if marker.sessions not in MEDIA or sessions not in {None, marker.sessions}:
+        reason = f"its sessions are in {marker.sessions!a}, not in {sessions or ' or '.join(MEDIA)}"
+        raise StoreLayoutError(where=str(root), reason=reason)
+    return marker, _sessions_medium(marker.sessions, root, disk)
+
+
+def _create_sessions(kind: str, root: Path, disk: Disk) -> None:
+    if kind == JSONL:
         JsonlMedium.create(root, disk)
-        marker = layout.write_marker(disk, root, sessions=SESSIONS)
-    if marker.sessions != SESSIONS:
-        raise StoreLayoutError(
-            where=str(root), reason=f"its sessions are in {marker.sessions!a}, not {SESSIONS}"
-        )
-    return marker
+        return
+    from attachstore.sessions.sqlite import SqliteMedium  # noqa: PLC0415 - most stores have none
+
+    SqliteMedium.create(root, disk).close()
+
+
+def _sessions_medium(kind: str, root: Path, disk: Disk) -> SessionMedium:
+    if kind == JSONL:
+        return JsonlMedium(root, disk)
+    from attachstore.sessions.sqlite import SqliteMedium  # noqa: PLC0415 - most stores have none
+
+    return SqliteMedium(root, disk)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attachstore.errors import SessionExistsError, SessionMissingError
@@ -26,6 +25,6 @@ async def open_session(store: Store, session_id: str) -> Session:
     except SessionMissingError:
         pass
     try:
-        return await store.sessions.create(session_id, cwd=str(Path.cwd()))
+        return await store.sessions.create(session_id)
     except SessionExistsError:  # somebody was faster
         return await store.sessions.load(session_id, close_turn=False)

@@ -69,7 +69,6 @@ async def _get(invocation: Invocation, text: str, output: str | None) -> None:
                 _keep_off_terminal(out, block, is_first=size == 0)
                 out.write(block)
                 size += len(block)
-        out.flush()
         out.report(_facts(ref, size))
 
 

@@ -89,10 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given, invocation)
     except ReaderGoneError:
-        _silence_standard_output()
         return 1
     except KeyboardInterrupt:
-        _silence_standard_output()
         invocation.out.error("interrupted", "what was acknowledged is kept")
         return 130
 
@@ -103,9 +101,7 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
         # Not `root.main`, which has ideas of its own about signals and closed pipes.
         with root.make_context("attachstore", arguments, obj=invocation) as context:
             status = root.invoke(context)
-        out.flush()
     except click.exceptions.Exit as exit_:
-        out.flush()
         return exit_.exit_code
     except click.UsageError as error:
         _report_usage(out, error)
@@ -148,11 +144,3 @@ def _occupy_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
-
-
-def _silence_standard_output() -> None:
-    """Keep Python from complaining at exit about what it cannot write any more."""
-    if sys.stdout is sys.__stdout__ and sys.stdout is not None:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
-        os.close(null)

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
+import select
 import shutil
 import signal
 import sys
 import threading
 import unicodedata
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import BinaryIO, TextIO
+from typing import TextIO
 
 from attachstore.errors import AttachstoreError
 
@@ -116,16 +118,12 @@ class Output:
         return shutil.get_terminal_size().columns if self.on_terminal else None
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write to standard output. Raises ReaderGoneError, or UnavailableError."""
-        with _interruptible(), _reader_may_go():
-            _byte_stream().write(data)
+        """Write to standard output, at once: whoever reads a pipe sees each record as it is made.
 
-    def flush(self) -> None:
-        """Hand everything to the operating system; errors of buffered writes show here."""
-        stream = _standard("stdout")
-        if stream is not None:
-            with _interruptible(), _reader_may_go():
-                stream.flush()
+        Raises ReaderGoneError, or UnavailableError.
+        """
+        with _interruptible(), _reader_may_go():
+            _write_all(data)
 
     # -- messages --------------------------------------------------------------------------
 
@@ -165,12 +163,21 @@ class Output:
             stream.flush()
 
 
-def _byte_stream() -> BinaryIO:
-    """Standard output. Raises OSError if it was closed before we started."""
+def _write_all(data: bytes | memoryview) -> None:
     stream = _standard("stdout")
     if stream is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
-    return stream.buffer
+    try:
+        descriptor = stream.fileno()
+    except io.UnsupportedOperation:  # a stream in memory
+        stream.buffer.write(data)
+        return
+    rest = memoryview(data)
+    while rest:  # a signal makes a write short
+        try:
+            rest = rest[os.write(descriptor, rest) :]
+        except BlockingIOError:  # whoever shares our pipe has made it non-blocking
+            select.select([], [descriptor], [])
 
 
 def _standard(name: str) -> TextIO | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from attachstore.cli import standard_input
 from attachstore.cli.appending import open_session
 from attachstore.cli.command import Command, complete_session, limits
 from attachstore.cli.exit_status import status_of_items
@@ -79,10 +79,10 @@ def _read_data(invocation: Invocation) -> Any:
     from attachstore.errors import EventTooLargeError
     from attachstore.sessions.data import BadDataError, from_wire, strict_json
 
-    if sys.stdin.isatty():
+    if standard_input.is_terminal():
         invocation.out.hint("type the event's data as JSON, then Ctrl-D")
     limit = invocation.settings().event_bytes_max
-    raw = sys.stdin.buffer.read(limit * _STDIN_FACTOR + 1)
+    raw = standard_input.read(limit * _STDIN_FACTOR + 1)
     if len(raw) > limit * _STDIN_FACTOR:
         raise EventTooLargeError(where="standard input", event_bytes_max=limit)
     try:
@@ -195,7 +195,7 @@ def delete_command(invocation: Invocation, sessions: tuple[str, ...], yes: bool)
     Asks on a terminal; elsewhere --yes is needed.
     """
     if not yes:
-        if not sys.stdin.isatty():
+        if not standard_input.is_terminal():
             raise click.UsageError("nobody is there to ask; give --yes")
         names = ", ".join(visible(session) for session in sessions)
         click.confirm(f"Delete the log of {names}?", abort=True, err=True)

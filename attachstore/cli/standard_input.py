@@ -1,17 +1,35 @@
-"""StandardInput: standard input as a stream of blocks that Ctrl-C can end."""
+"""Standard input: whether somebody types there, all of it at once, or a stream of blocks."""
 
 from __future__ import annotations
 
-import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
+from typing import TextIO
 
 _BLOCK_BYTES = 1 << 20
 _DESCRIPTOR = 0
 
 
+def is_terminal() -> bool:
+    """Whether there is somebody to ask."""
+    stream = _stream()
+    return stream is not None and stream.isatty()
+
+
+def read(size_bytes: int) -> bytes:
+    """Up to `size_bytes`; fewer only at the end. Closed, it is empty."""
+    stream = _stream()
+    return b"" if stream is None else stream.buffer.read(size_bytes)
+
+
+def _stream() -> TextIO | None:
+    """None if it was closed before Python started."""
+    return getattr(sys, "stdin")  # noqa: B009 - typeshed does not know of None
+
+
 class StandardInput:
-    """Yields blocks until the end of standard input.
+    """Yields blocks until the end of standard input. Ctrl-C can end it.
 
     Waits on the event loop for there to be something to read: a thread blocked in read() could
     not be cancelled, and would hold up the exit until the other side closes the pipe.
@@ -28,6 +46,8 @@ class StandardInput:
 
 async def _readable() -> None:
     """Return once a read would not block."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
 

@@ -303,6 +303,21 @@ def test_without_a_store_nothing_is_made_by_reading(cli: Cli) -> None:
     assert not cli.store.exists()
 
 
+def test_from_a_directory_that_is_gone_an_absolute_store_still_works(
+    cli: Cli, note: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert cli.run("put", note, "--session", "s-1").status == 0
+    relative = cli.run("ls", store=Path("store"))
+
+    assert relative.status == 1
+    assert relative.message.startswith("attachstore: invalid-configuration: ")
+
+
 # -- stat and ls -------------------------------------------------------------------------------
 
 

@@ -67,7 +67,6 @@ def test_a_record_is_text_for_people_and_json_for_programs(
     for as_json in (False, True):
         out = Output(as_json=as_json)
         out.record({"digest": "x"}, "x  image/png")
-        out.flush()
 
     assert capfd.readouterr().out == 'x  image/png\n{"digest":"x"}\n'
 
@@ -96,7 +95,6 @@ def test_nothing_drawn_for_terminals_reaches_a_pipe(capfd: pytest.CaptureFixture
     out = Output()
     out.table(("a", "b"), [("x" * 300, "y")])
     out.hint("press Ctrl-D")
-    out.flush()
 
     assert capfd.readouterr() == ("x" * 300 + "  y\n", "")
 
@@ -106,6 +104,5 @@ def test_the_bytes_of_a_path_reach_a_pipe_as_they_are(
 ) -> None:
     out = Output()
     out.line(os.fsdecode(bytes(tmp_path) + b"/\xff"))
-    out.flush()
 
     assert capfdbinary.readouterr().out == bytes(tmp_path) + b"/\xff\n"

@@ -84,6 +84,22 @@ def test_bytes_go_through_pipes_both_ways(cli: Cli, large: Path) -> None:
     assert got.out == large.read_bytes()
 
 
+def test_a_pipe_that_does_not_block_gets_every_byte(cli: Cli, large: Path) -> None:
+    """Node makes pipes so, and a child that shares the description cannot know."""
+    cli.run("put", large)
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    process = start(cli, "get", Digest.of(large.read_bytes()).hex, stdout=theirs)
+    os.close(theirs)
+    with open(ours, "rb") as output:  # noqa: PTH123 - a descriptor
+        until(lambda: select.select([output], [], [], 0)[0], "the first bytes arrive")
+        time.sleep(0.2)  # for the pipe to fill up
+
+        assert output.read() == large.read_bytes()
+    assert process.wait(WAIT_S) == 0
+    _close(process)
+
+
 def test_standard_input_may_be_a_file(cli: Cli, photo: Path) -> None:
     with photo.open("rb") as file:
         process = start(cli, "put", "-", stdin=file)
@@ -122,7 +138,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(cli: Cli, large: Path)
 
 @pytest.mark.parametrize("command", [["ls"], ["--help"], ["session", "list"], ["get", "DIGEST"]])
 def test_a_full_standard_output_is_an_error(cli: Cli, note: Path, command: list[str]) -> None:
-    """/dev/full refuses every byte, often only when the buffer is flushed at the end."""
+    """/dev/full refuses every byte, whoever writes and however much."""
     cli.run("put", note, "--session", "s-1")
     digest = Digest.of(note.read_bytes()).hex
     with Path("/dev/full").open("wb") as full:
@@ -147,14 +163,49 @@ def test_a_closed_standard_output_is_an_error(cli: Cli, note: Path) -> None:
     assert err.startswith(b"attachstore: storage-io: ")
 
 
-def test_with_all_descriptors_closed_the_store_is_not_taken_for_one(cli: Cli, note: Path) -> None:
-    """Else the first file opened would be descriptor 0, 1 or 2, and messages would go into it."""
-    process = start(cli, "put", note, note / "x", through='exec "$@" <&- >&- 2>&-')
-    process.communicate(timeout=WAIT_S)
+def test_with_all_descriptors_closed_no_file_of_the_store_takes_their_numbers(
+    cli: Cli, tmp_path: Path
+) -> None:
+    """Else the first file opened would be descriptor 2, and get a library's warning into it."""
+    code = (
+        "import os; from attachstore.cli.main import main; main(['--version'])\n"
+        f"os._exit(os.open({str(tmp_path)!r}, os.O_RDONLY))"
+    )
+    ran = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "-c", code],
+        env=cli.environ,
+        check=False,
+        timeout=WAIT_S,
+    )
 
-    assert process.returncode == 1
-    assert cli.run("scan").text.endswith("\nclean\n")
-    assert cli.run("get", Digest.of(note.read_bytes()).hex).out == note.read_bytes()
+    assert ran.returncode > 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "code"),
+    [
+        (["session", "append", "s-1"], 6, "invalid-event"),
+        (["put", "-"], 6, "empty-content"),
+        (["session", "delete", "s-1"], 2, "usage"),
+    ],
+    ids=["append", "put", "delete"],
+)
+def test_a_closed_standard_input_is_an_empty_one(
+    cli: Cli, arguments: list[str], status: int, code: str
+) -> None:
+    process = start(cli, *arguments, through='exec "$@" <&-')
+    _, err = process.communicate(timeout=WAIT_S)
+
+    assert process.returncode == status
+    assert err.decode().startswith(f"attachstore: {code}: ")
+
+
+def test_a_closed_standard_error_is_no_reason_to_fail(cli: Cli, note: Path) -> None:
+    process = start(cli, "put", note, note / "x", through='exec "$@" 2>&-')
+    out, _ = process.communicate(timeout=WAIT_S)
+
+    assert process.returncode == 8
+    assert out.decode().split()[0] == str(Digest.of(note.read_bytes()))
 
 
 # -- signals -----------------------------------------------------------------------------------
