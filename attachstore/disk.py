@@ -314,8 +314,8 @@ def remove_quietly(disk: Disk, path: Path) -> None:
 def storage_errors(where: Path | str) -> Generator[None]:
     """Turn OSError and MemoryError from a medium into the package's own errors.
 
-    FileNotFoundError and FileExistsError are answers and pass through: whoever asks handles
-    them inside the block.
+    FileNotFoundError and FileExistsError are answers: whoever expects one handles it inside the
+    block. One that nobody expected is an error like any other.
     """
     try:
         yield

@@ -104,7 +104,9 @@ def _write_holder(disk: Disk, descriptor: int) -> None:
 
 
 def _close_all_in_child() -> None:
-    # Another thread of the parent may have held the guard at the fork; the child is alone.
+    # Another thread of the parent may have held the guard at the fork: nobody would free it.
+    global _held_guard  # noqa: PLW0603 - the fork made it a different thing
+    _held_guard = threading.Lock()
     for lock in list(_held):
         lock.close_in_child()
     _held.clear()

@@ -121,7 +121,9 @@ class Worker:
                     raise ended
         finally:
             close = getattr(iterator, "close", None)
-            if close is not None:
+            if close is not None and self._closed:
+                close()  # the store went first; nothing else runs in this iterator any more
+            elif close is not None:
                 await self.finish(close)
 
     def close(self) -> None:

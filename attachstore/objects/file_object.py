@@ -1,7 +1,7 @@
 """FileObject: one object's file, open for reading.
 
 A stale handle (NFS: another client renamed over the file) is an invitation to open the name
-again, once; whoever reads verifies the bytes in any case.
+again, once for each read; whoever reads verifies the bytes in any case.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class FileObject(StoredObject):
         self._path = path
         self._descriptor: int | None = descriptor
         self._size_bytes = size_bytes
-        self._reopened = False
 
     @property
     def location(self) -> str:
@@ -58,7 +57,7 @@ class FileObject(StoredObject):
             try:
                 return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
             except OSError as error:
-                if error.errno != errno.ESTALE or self._reopened:
+                if error.errno != errno.ESTALE:
                     raise
             self._reopen()
             return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
@@ -84,7 +83,6 @@ class FileObject(StoredObject):
                 self._disk.close(descriptor)
 
     def _reopen(self) -> None:
-        self._reopened = True
         fresh = self._disk.open_read(self._path)
         stale, self._descriptor = self._open_descriptor(), fresh
         self._disk.close(stale)

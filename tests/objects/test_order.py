@@ -141,18 +141,18 @@ def test_without_exchange_the_bad_bytes_get_a_second_name_first(root: Path) -> N
     ]
 
 
-def test_the_judge_looks_under_the_lock(root: Path) -> None:
-    """Two healers: the second must see what the first has done."""
+def test_the_judge_looks_under_the_lock_and_past_the_cache(root: Path) -> None:
+    """Two healers: the second must see what the first has done, and both what is on the disk."""
     open_store(root).commit(attachment())
     damage(object_path(root))
-    disk = RecordingDisk(root, methods={"lock", "read_into", "exchange"})
+    disk = RecordingDisk(root, methods={"lock", "drop_cache", "read_into", "exchange"})
 
     open_store(root, disk).commit(attachment())
 
     calls = [method for method, _ in disk.trace]
     under_lock = calls[calls.index("lock") :]
     assert "read_into" in calls[: -len(under_lock)]
-    assert under_lock[1] == "read_into"
+    assert under_lock[1:3] == ["drop_cache", "read_into"]
     assert under_lock[-1] == "exchange"
 
 

@@ -1,0 +1,376 @@
+"""Worker: blocking work is never abandoned halfway, and no thread outlives its store."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attachstore.errors import ResourceExhaustedError
+from attachstore.threads import CancelFlag, Cancelled, Worker
+from tests.objects.samples import attachment, make_store, names_in, spooled
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    worker = Worker("test", 4)
+    yield worker
+    worker.close()
+
+
+class Gate:
+    """Work that says when it has begun and ends when it is let."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.go = threading.Event()
+        self.ended = False
+
+    def __call__(self) -> str:
+        self.begun.set()
+        assert self.go.wait(timeout=30)
+        self.ended = True
+        return "done"
+
+
+async def until(event: threading.Event) -> None:
+    while not event.is_set():
+        await asyncio.sleep(0.001)
+
+
+async def test_work_runs_in_a_thread_and_returns(worker: Worker) -> None:
+    def work(number: int, *, plus: int) -> tuple[int, str]:
+        return number + plus, threading.current_thread().name
+
+    result, name = await worker.finish(work, 1, plus=2)
+
+    assert result == 3
+    assert name.startswith("test")
+
+
+async def test_errors_come_back(worker: Worker) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await worker.finish(fail)
+
+
+async def test_a_cancelled_caller_waits_for_a_critical_section(worker: Worker) -> None:
+    """Or it would release a lock, or close a file, under a live writer."""
+    gate = Gate()
+    task = asyncio.create_task(worker.finish(gate))
+    await until(gate.begun)
+
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done(), "a second cancellation must wait too"
+    gate.go.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert gate.ended
+
+
+async def test_work_that_waits_in_the_queue_still_runs_after_a_cancellation() -> None:
+    """Clean-up relies on its having run; a dropped job would be a surprise."""
+    worker = Worker("test", 1)
+    gate, second = Gate(), Gate()
+    second.go.set()
+    blocking = asyncio.create_task(worker.finish(gate))
+    await until(gate.begun)
+    waiting = asyncio.create_task(worker.finish(second))
+    await asyncio.sleep(0.01)
+
+    waiting.cancel()
+    await asyncio.sleep(0.01)
+    gate.go.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert second.ended
+    assert await blocking == "done"
+    worker.close()
+
+
+async def test_long_work_is_told_to_give_up(worker: Worker) -> None:
+    begun = threading.Event()
+    seen: list[str] = []
+
+    def work(cancel: CancelFlag, name: str) -> None:
+        begun.set()
+        try:
+            while True:
+                cancel.check()
+                time.sleep(0.001)
+        finally:
+            seen.append(name)
+
+    task = asyncio.create_task(worker.run(work, "gave up"))
+    await until(begun)
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["gave up"]
+
+
+async def test_a_deadline_is_a_cancellation(worker: Worker) -> None:
+    def work(cancel: CancelFlag) -> None:
+        while True:
+            cancel.check()
+            time.sleep(0.001)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await worker.run(work)
+
+
+async def test_a_result_that_holds_something_is_let_go_if_its_caller_is_gone(
+    worker: Worker,
+) -> None:
+    gate = Gate()
+    discarded: list[str] = []
+
+    def work(cancel: CancelFlag) -> str:
+        del cancel
+        return gate()
+
+    task = asyncio.create_task(worker.hold(discarded.append, work))
+    await until(gate.begun)
+    task.cancel()
+    await asyncio.sleep(0.01)
+    gate.go.set()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert discarded == ["done"]
+    assert await worker.hold(discarded.append, lambda _: "kept") == "kept"
+    assert discarded == ["done"]
+
+
+def counted(ends: list[str], count: int) -> Iterator[int]:
+    try:
+        yield from range(count)
+    finally:
+        ends.append(threading.current_thread().name)
+
+
+class TestIterate:
+    async def test_items_come_in_order(self, worker: Worker) -> None:
+        ends: list[str] = []
+
+        found = [item async for item in worker.iterate(lambda _: counted(ends, 1000))]
+
+        assert found == list(range(1000))
+        assert len(ends) == 1
+        assert ends[0].startswith("test")
+
+    async def test_an_early_end_closes_the_iterator_in_a_thread(self, worker: Worker) -> None:
+        ends: list[str] = []
+        items = worker.iterate(lambda _: counted(ends, 10_000))
+
+        async for item in items:
+            if item == 3:
+                break
+        await items.aclose()
+
+        assert len(ends) == 1
+        assert ends[0].startswith("test")
+
+    async def test_items_before_an_error_come_first(self, worker: Worker) -> None:
+        def failing(_: CancelFlag) -> Iterator[int]:
+            yield 1
+            yield 2
+            raise ZeroDivisionError
+
+        items = worker.iterate(failing)
+
+        assert [await anext(items), await anext(items)] == [1, 2]
+        with pytest.raises(ZeroDivisionError):
+            await anext(items)
+
+    async def test_a_slow_iterator_hands_out_what_it_has(self, worker: Worker) -> None:
+        """A batch has a time limit, so that progress is seen."""
+        go = threading.Event()
+
+        def slow(_: CancelFlag) -> Iterator[int]:
+            yield 1
+            time.sleep(0.05)
+            yield 2
+            assert go.wait(timeout=30)
+            yield 3
+
+        items = worker.iterate(slow)
+        assert await anext(items) == 1
+        assert await anext(items) == 2
+        go.set()
+        assert [item async for item in items] == [3]
+
+    async def test_a_cancelled_consumer_stops_the_iterator(self, worker: Worker) -> None:
+        begun = threading.Event()
+        ends: list[str] = []
+
+        def endless(cancel: CancelFlag) -> Iterator[int]:
+            try:
+                while True:
+                    begun.set()
+                    cancel.check()
+                    time.sleep(0.001)
+            finally:
+                ends.append("closed")
+            yield 1
+
+        async def consume() -> None:
+            async for _ in worker.iterate(endless):
+                pass
+
+        task = asyncio.create_task(consume())
+        await until(begun)
+        task.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ends == ["closed"]
+
+    async def test_an_iterator_left_open_is_closed_after_the_store(self) -> None:
+        worker = Worker("test", 2)
+        ends: list[str] = []
+        items = worker.iterate(lambda _: counted(ends, 10_000))
+        assert await anext(items) == 0
+
+        worker.close()
+        await items.aclose()
+
+        assert len(ends) == 1
+
+
+class TestClosing:
+    async def test_a_closed_worker_refuses_work(self, worker: Worker) -> None:
+        worker.close()
+        worker.close()
+
+        assert worker.closed
+        with pytest.raises(ValueError, match="closed"):
+            await worker.finish(print)
+
+    async def test_closing_waits_and_ends_the_threads(self) -> None:
+        worker = Worker("closing", 4)
+        await asyncio.gather(*(worker.finish(time.sleep, 0.01) for _ in range(8)))
+
+        worker.close()
+
+        assert not [it for it in threading.enumerate() if it.name.startswith("closing")]
+
+    async def test_no_thread_starts_before_it_is_needed(self) -> None:
+        worker = Worker("idle", 4)
+
+        assert not [it for it in threading.enumerate() if it.name.startswith("idle")]
+        worker.close()
+
+    async def test_threads_are_bounded(self) -> None:
+        worker = Worker("few", 2)
+        running, most = 0, 0
+        guard = threading.Lock()
+
+        def work() -> None:
+            nonlocal running, most
+            with guard:
+                running += 1
+                most = max(most, running)
+            time.sleep(0.005)
+            with guard:
+                running -= 1
+
+        await asyncio.gather(*(worker.finish(work) for _ in range(10)))
+
+        assert most <= 2
+        worker.close()
+
+    async def test_a_machine_without_threads_left_is_a_typed_error(
+        self, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(_: threading.Thread) -> None:
+            message = "can't start new thread"
+            raise RuntimeError(message)
+
+        monkeypatch.setattr(threading.Thread, "start", fail)
+
+        with pytest.raises(ResourceExhaustedError):
+            await worker.finish(print)
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    async def test_after_a_fork_the_childs_copy_is_dead(self, worker: Worker) -> None:
+        """Its threads exist in the parent only: work would wait for ever."""
+        await worker.finish(int)
+        context = multiprocessing.get_context("fork")
+        results = context.Queue()
+
+        def child() -> None:
+            try:
+                worker._submit(int)
+            except ValueError as error:
+                results.put(str(error))
+            worker.close()
+
+        process = context.Process(target=child)
+        process.start()
+        process.join(timeout=30)
+
+        assert process.exitcode == 0
+        assert "os.fork()" in results.get(timeout=10)
+        assert await worker.finish(int) == 0
+
+
+def test_a_flag_is_checked() -> None:
+    flag = CancelFlag()
+    flag.check()
+    flag.set()
+
+    with pytest.raises(Cancelled):
+        flag.check()
+    assert not issubclass(Cancelled, Exception), "no `except Exception` may swallow it"
+
+
+async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
+    tmp_path: Path, worker: Worker
+) -> None:
+    """Case 141: 100 rounds of 2 MiB, cancelled after 0 to 5 ms."""
+    store = make_store(tmp_path / "store")
+    chance = random.Random(141)
+    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+    def put(cancel: CancelFlag, data: bytes) -> None:
+        content = spooled(store.backend, data)  # type: ignore[arg-type] - a FilesystemBackend
+        try:
+            cancel.check()
+            store.commit(attachment(content=content), cancel)
+        finally:
+            content.close()
+
+    finished = 0
+    for number in range(100):
+        task = asyncio.create_task(worker.run(put, number.to_bytes(2, "big") * (1 << 20)))
+        await asyncio.sleep(chance.random() / 200)
+        task.cancel()
+        try:
+            await task
+            finished += 1
+        except asyncio.CancelledError:
+            assert names_in(tmp_path / "store" / "staging") == []
+
+    gc.collect()
+    there = list(store.digests())
+    assert len(there) >= finished
+    assert all(store.verify(digest).error is None for digest in there)
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
