@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission.decoders import IN_PROCESS, Decoders
 from attachstore.admission.source import Gatherer, read_file
 from attachstore.attachment import Attachment, BytesContent, Content
 from attachstore.disk import Disk
@@ -48,9 +49,16 @@ class Claim:
 class Attacher:
     """Admits and commits under one policy."""
 
-    def __init__(self, objects: ObjectStore, disk: Disk, policy: AdmissionPolicy) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        disk: Disk,
+        policy: AdmissionPolicy,
+        decoders: Decoders = IN_PROCESS,
+    ) -> None:
         self._objects = objects
         self._disk = disk
+        self._decoders = decoders
         self.policy = policy
 
     def gatherer(self, where: str) -> Gatherer:
@@ -92,7 +100,12 @@ class Attacher:
         """Closes the content unless it is admitted."""
         try:
             return admit(
-                content, self.policy, declared=claim.declared, name=claim.name, cancel=cancel
+                content,
+                self.policy,
+                declared=claim.declared,
+                name=claim.name,
+                cancel=cancel,
+                decoders=self._decoders,
             )
         except BaseException:
             content.close()

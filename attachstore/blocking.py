@@ -122,7 +122,7 @@ class Store:
         self.sessions = Sessions(loop, store.sessions)
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - settings, each with its default
         cls,
         root: str | os.PathLike[str],
         *,
@@ -132,6 +132,7 @@ class Store:
         weak_durability: bool = False,
         event_bytes_max: int = asynchronous.EVENT_BYTES_MAX,
         threads_max: int = asynchronous.THREADS_MAX,
+        decode_in_process: bool = False,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""
@@ -143,6 +144,7 @@ class Store:
             weak_durability=weak_durability,
             event_bytes_max=event_bytes_max,
             threads_max=threads_max,
+            decode_in_process=decode_in_process,
             disk=disk,
         )
         loop = _Loop()

@@ -11,7 +11,7 @@ import contextlib
 import json
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,12 @@ from attachstore.disk import (
     storage_errors,
     write_all,
 )
-from attachstore.errors import StoreForeignError, StoreLayoutError, StoreVersionError
+from attachstore.errors import (
+    InvalidConfigurationError,
+    StoreForeignError,
+    StoreLayoutError,
+    StoreVersionError,
+)
 
 FORMAT = 1
 MARKER = "attachstore.json"
@@ -102,8 +107,7 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        yield root.name
-        return
+        raise StoreForeignError(where=str(root), reason="it is a file") from None
     for name in names:
         if name not in _OWN_NAMES | _HARMLESS:
             yield name
@@ -122,14 +126,29 @@ def _raise(error: OSError) -> None:
 
 
 def make_root(disk: Disk, root: Path) -> None:
-    """Make `root` and the parents it lacks, each name synced."""
-    with storage_errors(root):
+    """Make `root` and the parents it lacks, each name synced.
+
+    Raises InvalidConfigurationError where the operating system has no place for a directory.
+    """
+    with storage_errors(root), _no_place(root):
         missing = [root]
         while not _is_there(disk, missing[-1].parent):
             missing.append(missing[-1].parent)
         for path in reversed(missing):
             ensure_directory(disk, path)
             disk.sync_directory(path.parent)
+
+
+@contextlib.contextmanager
+def _no_place(root: Path) -> Generator[None]:
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError) as error:  # below /proc, or below a file
+        raise InvalidConfigurationError(
+            where=ascii(str(root))[1:-1],
+            key="store",
+            reason=f"no directory can be made there ({error.strerror})",
+        ) from error
 
 
 def _is_there(disk: Disk, path: Path) -> bool:

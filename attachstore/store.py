@@ -16,6 +16,8 @@ from typing import Self
 
 from attachstore import layout
 from attachstore.admission import AdmissionPolicy
+from attachstore.admission.decoders import IN_PROCESS
+from attachstore.admission.pool import ProcessPool
 from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all
 from attachstore.attachment import Attachment, Content
 from attachstore.digest import Digest
@@ -71,6 +73,7 @@ class Store:
         disk: Disk,
         event_bytes_max: int,
         threads_max: int,
+        decode_in_process: bool,
     ) -> None:
         self.root = root
         self.policy = policy
@@ -80,7 +83,8 @@ class Store:
         self._backend = FilesystemBackend(root, disk)
         self.objects = ObjectStore(self._backend)
         self._confirmer = ReferenceConfirmer(self.objects)
-        self._attacher = Attacher(self.objects, disk, policy)
+        self._pool = None if decode_in_process else ProcessPool()
+        self._attacher = Attacher(self.objects, disk, policy, self._pool or IN_PROCESS)
         self.logs = SessionLogs(
             JsonlMedium(root, disk), self._confirmer.confirm, event_bytes_max=event_bytes_max
         )
@@ -91,7 +95,7 @@ class Store:
     # -- opening and closing -----------------------------------------------------------------
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - settings, each with its default
         cls,
         root: str | os.PathLike[str],
         *,
@@ -101,6 +105,7 @@ class Store:
         weak_durability: bool = False,
         event_bytes_max: int = EVENT_BYTES_MAX,
         threads_max: int = THREADS_MAX,
+        decode_in_process: bool = False,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.
@@ -109,6 +114,10 @@ class Store:
         `await store.close()`. A relative root is resolved now: a later chdir changes nothing.
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
+
+        Pictures and documents are decoded in worker processes, which start with the first one
+        (about 0.3 s) and end with the store: a decoder that crashes costs one attachment. With
+        `decode_in_process` they are decoded here: sooner, for a program that soon ends.
 
         Raises:
             StoreMissingError: no store is there, and `create` is false or `read_only` is true.
@@ -123,6 +132,7 @@ class Store:
             disk=disk,
             event_bytes_max=event_bytes_max,
             threads_max=threads_max,
+            decode_in_process=decode_in_process,
         )
         make = create and not read_only
 
@@ -137,7 +147,10 @@ class Store:
         return await self._worker.finish(self.objects.sweep)
 
     async def close(self) -> None:
-        """Release every session, wait for running work, end the threads. Safe to repeat."""
+        """Release every session, wait for running work, end threads and workers.
+
+        Safe to repeat.
+        """
         if self._worker.closed:
             return
         try:
@@ -145,6 +158,8 @@ class Store:
             await self._worker.finish(self.objects.close)
         finally:
             self._worker.close()
+            if self._pool is not None:
+                self._pool.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from attachstore.disk import Disk
-from attachstore.errors import StoreForeignError, StoreLayoutError, StoreVersionError
+from attachstore.errors import (
+    InvalidConfigurationError,
+    StoreForeignError,
+    StoreLayoutError,
+    StoreVersionError,
+)
 from attachstore.layout import (
     MARKER,
     Marker,
@@ -104,8 +109,15 @@ def test_a_directory_with_documents_is_foreign(tmp_path: Path) -> None:
 def test_a_file_is_foreign(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x")
 
-    with pytest.raises(StoreForeignError):
+    with pytest.raises(StoreForeignError, match="it is a file"):
         refuse_foreign(DISK, tmp_path / "file")
+
+
+@pytest.mark.parametrize("place", ["/proc/attachstore/store", "/dev/null/store"])
+def test_a_place_where_no_directory_can_be_is_a_wrong_setting(place: str) -> None:
+    """Not a failing disk: nobody should be sent to look at SMART values."""
+    with pytest.raises(InvalidConfigurationError, match="no directory can be made"):
+        make_root(DISK, Path(place))
 
 
 def test_documents_in_a_directory_called_objects_are_foreign(tmp_path: Path) -> None:

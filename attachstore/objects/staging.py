@@ -208,6 +208,9 @@ class StagedFile:
         finally:
             self._disk.close(descriptor)
 
+    def fileno(self) -> int:
+        return self._open_descriptor()
+
     @property
     def where(self) -> str:
         return "staging" if self._path is None else f"staging/{self._path.name}"
@@ -264,6 +267,10 @@ class FileContent:
     def open(self) -> io.BufferedReader:
         reader = OffsetReader(self._read_into, self.size)
         return io.BufferedReader(reader, _READ_AHEAD_BYTES)
+
+    def fileno(self) -> int:
+        """The descriptor, for handing the bytes to a decoder's process without copying them."""
+        return self.staged.fileno()
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # it is swept later; published bytes are synced
