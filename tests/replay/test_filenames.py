@@ -147,6 +147,26 @@ def test_equal_names_are_numbered_before_the_extension() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("straße.txt", "STRASSE.txt"),
+        ("\ufb01le.txt", "file.txt"),
+        ("\u017fhot.txt", "Shot.txt"),
+        ("\u0131.txt", "I.txt"),
+        ("\u2460.txt", "1.txt"),
+        ("\u1fb3.txt", "\u0391\u0399.txt"),
+    ],
+)
+def test_names_that_some_file_system_takes_for_one_are_told_apart(one: str, other: str) -> None:
+    """Each folds by rules of its own; what any of them might fold is numbered."""
+    file_names = FileNames()
+
+    chosen = [file_names.give(name, "text/plain", FALLBACK) for name in (one, other)]
+
+    assert chosen[1] == other.replace(".txt", " (2).txt")
+
+
 def test_long_names_keep_their_extension_and_their_number() -> None:
     """255 bytes is what every common file system takes; the cut never splits a character."""
     file_names = FileNames()
