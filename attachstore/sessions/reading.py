@@ -97,4 +97,11 @@ def _scan(
     """A scan up to what is acknowledged, where this process knows that."""
     is_writer = held is not None and held.state is State.OPEN
     end_bytes = held.acknowledged.size_bytes if held is not None and is_writer else None
-    return Scan(log, name, where=medium.where(name), end_bytes=end_bytes, cancel=cancel)
+    return Scan(
+        log,
+        name,
+        where=medium.where(name),
+        end_bytes=end_bytes,
+        acknowledged=is_writer,
+        cancel=cancel,
+    )

@@ -38,6 +38,9 @@ _HEADER_BLOCK_BYTES = 16 << 10  # a listing reads headers only; most are far sma
 class Scan:
     """Reads `log` up to `end_bytes`; without it, up to its length at the start.
 
+    With `acknowledged` everything up to `end_bytes` is known to have been acknowledged: there is
+    no tail then, and a log that ends earlier is damaged.
+
     Making one reads the header. Raises LogDamagedError if that is not whole or is another
     session's, StoreVersionError if it is of a newer format.
     """
@@ -49,18 +52,20 @@ class Scan:
         *,
         where: str,
         end_bytes: int | None = None,
+        acknowledged: bool = False,
         cancel: CancelFlag | None = None,
     ) -> None:
         self._log = log
         self._where = where
         self._cancel = cancel
         self._may_grow = end_bytes is None
+        self._acknowledged = acknowledged
         self._end_bytes = log.size() if end_bytes is None else end_bytes
         self.name = name
         self.header, self.good_bytes = self._read_header()
         self.events_start_bytes = self.good_bytes
-        self.line = 1
-        self.seq = 0
+        self.line: int = 1
+        self.seq: int = 0
         self.chain = record.CHAIN_START
         self.last_time: str | None = None
         self.turn_is_open = False
@@ -72,9 +77,11 @@ class Scan:
         reread_at = -1
         while True:
             flaw = yield from self._good_events()
+            if flaw is None and self._acknowledged and self.good_bytes < self._end_bytes:
+                flaw = f"the log ends here; it was acknowledged up to byte {self._end_bytes}"
             if flaw is None:
                 return
-            reason = self._tail_reason()
+            reason = None if self._acknowledged else self._tail_reason()
             if reason is not None:
                 size_bytes = self._end_bytes - self.good_bytes
                 self.tail = Tail(offset_bytes=self.good_bytes, size_bytes=size_bytes, reason=reason)

@@ -7,102 +7,35 @@ under test.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
-from attachstore.digest import Digest
 from attachstore.errors import (
     DanglingReferenceError,
     EventTooLargeError,
     InvalidEventError,
-    LogDamagedError,
-    LogPoisonedError,
     SequenceConflictError,
     SessionBusyError,
     SessionExistsError,
     SessionMissingError,
 )
-from attachstore.reference import Reference
-from attachstore.sessions import SessionLog, SessionLogs, SessionMedium
+from attachstore.sessions import SessionLogs
 from attachstore.sessions.names import SessionName
-
-REFERENCE = Reference(digest=Digest.of(b"shot"), size=4, media_type="image/png", name="shot.png")
-DANGLING = Reference(digest=Digest.of(b"gone"), size=4, media_type="image/png")
-
-STRANGE_IDS = [
-    "a",
-    "A",
-    "..",
-    ".hidden",
-    "a/b",
-    "../../etc/passwd",
-    "a b\n",
-    "%41",
-    "caf\u00e9",
-    "cafe\u0301",
-    "Screenshot at 3.04\u202fPM",
-    "CON",
-    "x~y",
-    "\U0001f4ce" * 50,
-    "l" * 200,
-    "l" * 201,
-    "l" * 512,
-    "\u00e9" * 256,
-]
+from tests.conformance.session_place import (
+    DANGLING,
+    REFERENCE,
+    STRANGE_IDS,
+    Place,
+    confirm,
+    content_of,
+    filled,
+)
+from tests.conformance.session_writers import SessionWriterConformance
 
 
-class Place(Protocol):
-    """A medium's storage, seen from outside."""
-
-    def medium(self) -> SessionMedium:
-        """The medium, opened anew: what it remembers is what is stored."""
-        ...
-
-    def read(self, session_id: str) -> bytes: ...
-
-    def write(self, session_id: str, content: bytes) -> None: ...
-
-    def torn(self, session_id: str) -> list[bytes]:
-        """What was cut off the log, in any order."""
-        ...
-
-
-def confirm(reference: Reference) -> None:
-    """The store of these tests holds REFERENCE's object only."""
-    if reference.digest != REFERENCE.digest:
-        raise DanglingReferenceError(where="objects", digest=str(reference.digest))
-
-
-def content_of(logs: SessionLogs, session_id: str, **options: Any) -> list[Any]:
-    return [event.data for event in logs.events(session_id, **options)]
-
-
-def filled(logs: SessionLogs, session_id: str, *data: object) -> SessionLog:
-    """A closed session with one event for each value."""
-    log = logs.create(session_id)
-    for value in data:
-        log.append("message", value)
-    log.close()
-    return log
-
-
-class SessionMediumConformance:
+class SessionMediumConformance(SessionWriterConformance):
     """Give a `place` fixture to run it."""
-
-    @pytest.fixture
-    def logs(self, place: Place) -> Iterator[SessionLogs]:
-        logs = SessionLogs(place.medium(), confirm, event_bytes_max=64 << 10)
-        yield logs
-        logs.close()
-
-    @pytest.fixture
-    def other(self, place: Place) -> Iterator[SessionLogs]:
-        """A second store object on the same storage."""
-        logs = SessionLogs(place.medium(), confirm)
-        yield logs
-        logs.close()
 
     # -- create and append -------------------------------------------------------------------
 
@@ -255,81 +188,6 @@ class SessionMediumConformance:
         assert (conflict.value.expected_seq, conflict.value.head_seq) == (0, 1)
         assert place.read("s-1") == before
         assert log.append("message", 2, after=1).seq == 2
-
-    # -- one writer --------------------------------------------------------------------------
-
-    def test_a_second_writer_is_refused_at_once_and_readers_are_not(
-        self, logs: SessionLogs, other: SessionLogs
-    ) -> None:
-        log = filled(logs, "s-1", 1)
-        log = logs.load("s-1")
-
-        for attempt in (other.load, other.delete, other.repair):
-            with pytest.raises(SessionBusyError, match="process"):
-                attempt("s-1")
-        assert content_of(other, "s-1") == [1]
-        log.close()
-        assert other.load("s-1").head == 1
-
-    def test_a_created_or_forked_session_keeps_nobody_out(
-        self, logs: SessionLogs, other: SessionLogs
-    ) -> None:
-        filled(logs, "s-1", 1)
-        fork = logs.fork("s-1", id="s-2")
-
-        other.load("s-2").append("message", 2)
-        with pytest.raises(SessionBusyError):
-            fork.append("message", 3)
-        other.close()
-        assert fork.append("message", 3).seq == 3
-
-    def test_load_of_a_held_session_returns_the_same_object(self, logs: SessionLogs) -> None:
-        created = logs.create("s-1")
-
-        assert logs.load("s-1") is created
-        created.append("turn/start", 1)
-        assert logs.load("s-1") is created
-        assert created.head == 1, "a live writer's turn is not closed"
-        assert logs.fork("s-1", id="s-2") is logs.load("s-2")
-
-    def test_a_closed_session_takes_no_events_and_can_be_loaded_again(
-        self, logs: SessionLogs
-    ) -> None:
-        log = filled(logs, "s-1", 1)
-
-        with pytest.raises(ValueError, match="closed"):
-            log.append("message", 2)
-        log.close()
-        assert logs.load("s-1").append("message", 2).seq == 2
-
-    def test_a_change_behind_the_writers_back_stops_it(
-        self, place: Place, logs: SessionLogs
-    ) -> None:
-        log = logs.create("s-1")
-        log.append("message", 1)
-        changed = place.read("s-1") + b"another program's line\n"
-        place.write("s-1", changed)
-
-        with pytest.raises(LogPoisonedError):
-            log.append("message", 2)
-        with pytest.raises(LogPoisonedError):
-            log.append("message", 2)
-        assert place.read("s-1") == changed
-        with pytest.raises(LogDamagedError):
-            logs.load("s-1")
-
-    def test_closing_the_store_closes_its_sessions(self, place: Place, other: SessionLogs) -> None:
-        logs = SessionLogs(place.medium(), confirm)
-        log = logs.create("s-1")
-        log.append("message", 1)
-
-        logs.close()
-        logs.close()
-
-        for call in (lambda: log.append("message", 2), lambda: logs.load("s-1"), logs.list):
-            with pytest.raises(ValueError, match="closed"):
-                call()
-        assert other.load("s-1").head == 1
 
     # -- read --------------------------------------------------------------------------------
 
