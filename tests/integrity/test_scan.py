@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import pytest
 
 from attachstore.digest import Digest
+from attachstore.errors import StorageIOError
 from attachstore.integrity import Kind, Phase, Progress, Severity, Use
+from attachstore.objects.backend import StoredObject
 from attachstore.objects.memory import MemoryBackend
 from attachstore.reference import Reference
 from attachstore.sessions.memory import MemoryMedium
+from attachstore.sessions.names import SessionName
 from attachstore.threads import CancelFlag, Cancelled
 from tests.integrity.workshop import Workshop, in_memory, png
 
@@ -168,6 +173,17 @@ def test_a_reference_that_says_something_else_than_the_object_is_named_alone(
     assert finding.kind is Kind.HEADER_MISMATCH
     assert finding.differences == differences
     assert finding.uses == (Use("s-1", 2, "/seen"),)
+
+
+def test_the_header_of_an_object_larger_than_a_block_is_compared(shop: Workshop) -> None:
+    """What is in the buffer by then is the end of it."""
+    reference = shop.put(png(3, 2) + bytes(1_500_000), "image/png")
+    shop.log("s-1", reference, edited(reference, width=4))
+
+    (finding,) = shop.scan().findings
+
+    assert finding.differences == (("width", "4", "3"),)
+    assert finding.uses == (Use("s-1", 2, ""),)
 
 
 def test_names_are_labels_and_never_compared(shop: Workshop) -> None:
@@ -332,17 +348,50 @@ def test_progress_ends_with_everything_done(shop: Workshop) -> None:
     assert last.sessions_done == 1
 
 
-def test_a_cancelled_scan_stops_within_a_block_and_leaves_no_thread(shop: Workshop) -> None:
-    """The flag is set while objects are read; nothing may be read once the call has ended."""
-    shop.put(bytes(64 << 20))
-    flag = CancelFlag()
+class SlowObject(StoredObject):
+    """A thousand blocks of zeros, each after a moment; `blocks` counts those that were read."""
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+    @property
+    def location(self) -> str:
+        return "slow"
+
+    @property
+    def size(self) -> int:
+        return 1000 << 20
+
+    def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
+        self.blocks += 1
+        time.sleep(0.002)
+        return len(buffer) if offset_bytes < self.size else 0
+
+    def close(self) -> None:
+        return
+
+
+def test_a_cancelled_scan_stops_within_a_block_and_leaves_no_thread(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.put(b"words")
+    slow, flag = SlowObject(), CancelFlag()
+
+    def open_slow(digest: Digest, *, fresh: bool = False) -> SlowObject:
+        return slow
+
+    monkeypatch.setattr(shop.backend, "open", open_slow)
 
     def stop(progress: Progress) -> None:
-        if progress.phase is Phase.OBJECTS:
+        if progress.bytes_done:
             flag.set()
 
+    before = threading.active_count()
     with pytest.raises(Cancelled):
         shop.scan(progress=stop, cancel=flag)
+
+    assert 0 < slow.blocks < 1000
+    assert threading.active_count() == before
 
 
 def test_a_report_is_the_same_for_any_number_of_threads(shop: Workshop) -> None:
@@ -375,3 +424,41 @@ def test_a_session_that_vanishes_while_the_scan_runs_is_no_finding(shop: Worksho
     report = shop.scan(progress=delete_at_objects)
 
     assert report.clean
+
+
+def test_a_session_that_is_gone_when_its_turn_comes_is_no_finding(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.log("s-1", "one")
+    shop.log("s-2", "two")
+    listed = [*shop.medium.names()]
+    shop.logs.delete("s-1")
+    monkeypatch.setattr(shop.medium, "names", lambda: iter(listed))
+
+    report = shop.scan()
+
+    assert report.clean
+    assert report.logs_complete
+    assert report.sessions == 1
+
+
+def test_an_object_moved_away_that_no_readable_log_needs_is_no_finding(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even where a log cannot be read: nobody knows that it needs the object."""
+    moved = shop.put(b"moved")
+    shop.log("s-1", "unreadable")
+    listed = [*shop.backend.entries()]
+    del stored(shop)[moved.digest]
+    monkeypatch.setattr(shop.backend, "entries", lambda: iter(listed))
+
+    def refuse(name: SessionName) -> None:
+        raise StorageIOError(where=name.id, reason="injected")
+
+    monkeypatch.setattr(shop.medium, "open", refuse)
+
+    report = shop.scan()
+
+    assert [finding.kind for finding in report.findings] == [Kind.LOG_UNREADABLE]
+    assert not report.logs_complete
+    assert len(report.unreferenced) == 0
