@@ -111,11 +111,10 @@ class Checker:
         whole = size_bytes < len(self._buffer)  # then the buffer still holds all of them
         for claim in task.claims:
             source = self._buffer[:size_bytes] if whole else file_of(stored)
-            found = differences(
-                claim.reference(task.digest), size_bytes, probe(source, claim.media_type)
-            )
-            if found:
-                yield claim, found
+            header = probe(source, claim.media_type)
+            if header is None or not claim.holds(size_bytes, header):
+                reference = claim.reference(task.digest)
+                yield claim, differences(reference, size_bytes, header)
 
 
 class CheckPool:

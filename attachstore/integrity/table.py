@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from attachstore.attachment import Header
 from attachstore.digest import Digest
 from attachstore.reference import Reference
 
@@ -34,6 +35,15 @@ class Claim:
     @classmethod
     def of(cls, reference: Reference) -> Claim:
         return cls(reference.size, reference.media_type, reference.width, reference.height)
+
+    def holds(self, size_bytes: int, header: Header) -> bool:
+        """Whether bytes of that size and header bear it out."""
+        return (
+            self.size == size_bytes
+            and self.media_type == header.media_type
+            and self.width == header.width
+            and self.height == header.height
+        )
 
     def reference(self, digest: Digest) -> Reference:
         """A reference that makes this claim."""
