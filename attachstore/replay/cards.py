@@ -114,7 +114,7 @@ def _facts(reference: Reference) -> list[str]:
     if reference.pages:
         facts.append(count_text(reference.pages, "page"))
     facts.append(size_text(reference.size))
-    return facts
+    return [fact.replace(" ", "\u00a0") for fact in facts]  # a line ends between facts only
 
 
 def _picture(preview: Preview, reference: Reference) -> Html:
