@@ -307,7 +307,7 @@ class JsonlLogMachine(LogMachine):
 
 TestLogsInMemory = MemoryLogMachine.TestCase
 TestLogsInMemory.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None, report_multiple_bugs=False
+    max_examples=70, stateful_step_count=30, deadline=None, report_multiple_bugs=False
 )
 TestLogsInJsonl = JsonlLogMachine.TestCase
 TestLogsInJsonl.settings = settings(

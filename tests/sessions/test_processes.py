@@ -70,7 +70,7 @@ def test_no_acknowledged_event_is_lost_when_the_writer_is_killed(
 ) -> None:
     """At moments that differ from round to round; each round goes on where the last ended."""
     promised = 0
-    for round_ in range(12):
+    for round_ in range(8):
         writer = start_writer(place)
         promised = max(promised, acknowledged(writer))
         time.sleep(0.003 * round_)
