@@ -25,7 +25,7 @@ ROOMS = {
 # Modules of one seam that stand for one medium each. A medium does not know the others.
 MEDIA = {
     "attachstore.objects": {"filesystem", "memory"},
-    "attachstore.sessions": {"jsonl", "memory"},
+    "attachstore.sessions": {"jsonl", "memory", "sqlite"},
 }
 
 

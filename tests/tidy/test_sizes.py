@@ -10,7 +10,7 @@ from tests.tidy.checkout import PACKAGE, python_files, shown
 MODULE_LINES_MAX = 400
 TEST_MODULE_LINES_MAX = 600  # read case by case, not as a whole
 FUNCTION_LINES_MAX = 60
-MODULE_LINES_MEDIAN_MAX = 130
+MODULE_LINES_MEDIAN_MAX = 150
 FUNCTION_LINES_MEDIAN_MAX = 10
 
 # Over a limit today. An entry that is no longer needed fails the test: the list only shrinks.
