@@ -13,9 +13,10 @@ a reference that comes back inside an event may enter a log.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,12 @@ from attachstore.admission.decoders import IN_PROCESS, Decoders
 from attachstore.admission.source import Gatherer, read_file
 from attachstore.attachment import Attachment, BytesContent, Content
 from attachstore.disk import Disk
-from attachstore.errors import DanglingReferenceError, ObjectMissingError, TooManyBytesError
+from attachstore.errors import (
+    AttachstoreError,
+    DanglingReferenceError,
+    ObjectMissingError,
+    TooManyBytesError,
+)
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.reference import Reference, check_name
 from attachstore.threads import CancelFlag
@@ -127,6 +133,21 @@ def close_all(attachments: Iterable[Attachment]) -> None:
 
 def _place(claim: Claim) -> str:
     return "bytes" if claim.name is None else ascii(claim.name)[1:-1]
+
+
+def drop(attachment: Attachment) -> None:
+    """Let an attachment go that nobody will commit."""
+    attachment.content.close()
+
+
+@contextlib.contextmanager
+def indexed(index: int) -> Generator[None]:
+    """Errors from inside carry the position of their item."""
+    try:
+        yield
+    except AttachstoreError as error:
+        error.index = index
+        raise
 
 
 class ReferenceConfirmer:

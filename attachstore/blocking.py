@@ -133,6 +133,7 @@ class Store:
         event_bytes_max: int = asynchronous.EVENT_BYTES_MAX,
         threads_max: int = asynchronous.THREADS_MAX,
         decode_in_process: bool = False,
+        sessions: str | None = None,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""
@@ -145,6 +146,7 @@ class Store:
             event_bytes_max=event_bytes_max,
             threads_max=threads_max,
             decode_in_process=decode_in_process,
+            sessions=sessions,
             disk=disk,
         )
         loop = _Loop()

@@ -37,6 +37,12 @@ FORMAT = 1
 MARKER = "attachstore.json"
 _MARKER_BYTES_MAX = 64 << 10
 _OWN_NAMES = frozenset({"objects", "staging", "quarantine", "sessions", "locks"})
+DATABASE = "sessions.db"
+"""The session logs of a store that keeps them in SQLite."""
+DATABASE_MARK = b"ATSS"
+"""The application id in that file."""
+_DATABASE_MARK_OFFSET_BYTES = 68  # https://sqlite.org/fileformat2.html, "The Database Header"
+_DATABASE_NAMES = frozenset({DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"})
 _HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
 
 
@@ -108,17 +114,33 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
         return
     except NotADirectoryError:
         raise StoreForeignError(where=str(root), reason="it is a file") from None
+    own = _OWN_NAMES | _HARMLESS
+    if DATABASE in names and _is_our_database(disk, root / DATABASE):
+        own |= _DATABASE_NAMES
     for name in names:
-        if name not in _OWN_NAMES | _HARMLESS:
+        if name not in own:
             yield name
     for name in _OWN_NAMES.intersection(names):
         for directory, _, files in os.walk(root / name, onerror=_raise):
-            # Creation makes directories, and the marker's temporary file in staging/.
+            # Creation makes directories, and temporary files in staging/.
             yield from (
                 str(Path(directory, file).relative_to(root))
                 for file in files
-                if not (name == "staging" and file.startswith("marker-"))
+                if not (name == "staging" and file.startswith(("marker-", ".new-")))
             )
+
+
+def _is_our_database(disk: Disk, path: Path) -> bool:
+    """Whether a killed creation can have left it. Nobody has it open: there is no store here."""
+    try:
+        descriptor = disk.open_read(path)
+    except FileNotFoundError:
+        return False
+    try:
+        mark = read_all(disk, descriptor, len(DATABASE_MARK), _DATABASE_MARK_OFFSET_BYTES)
+    finally:
+        disk.close(descriptor)
+    return mark == DATABASE_MARK
 
 
 def _raise(error: OSError) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -18,14 +18,11 @@ from attachstore import layout
 from attachstore.admission import AdmissionPolicy
 from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
-from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all
+from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all, drop, indexed
 from attachstore.attachment import Attachment, Content
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
-from attachstore.errors import (
-    AttachstoreError,
-    StorageReadOnlyError,
-)
+from attachstore.errors import StorageReadOnlyError
 from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
 from attachstore.integrity.scan import scan
@@ -85,9 +82,8 @@ class Store:
         self._confirmer = ReferenceConfirmer(self.objects)
         self._pool = None if decode_in_process else ProcessPool()
         self._attacher = Attacher(self.objects, disk, policy, self._pool or IN_PROCESS)
-        self.logs = SessionLogs(
-            JsonlMedium(root, disk), self._confirmer.confirm, event_bytes_max=event_bytes_max
-        )
+        medium = JsonlMedium(root, disk)  # until the store's own is known
+        self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
         self.sessions = Sessions(self.logs, self._worker, self.put)
         self.marker: layout.Marker | None = None
         """What attachstore.json says; set once the store is open."""
@@ -106,6 +102,7 @@ class Store:
         event_bytes_max: int = EVENT_BYTES_MAX,
         threads_max: int = THREADS_MAX,
         decode_in_process: bool = False,
+        sessions: str | None = None,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.
@@ -114,6 +111,7 @@ class Store:
         `await store.close()`. A relative root is resolved now: a later chdir changes nothing.
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
+        `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite".
 
         Pictures and documents are decoded in worker processes, which start with the first one
         (about 0.3 s) and end with the store: a decoder that crashes costs one attachment. With
@@ -123,6 +121,7 @@ class Store:
             StoreMissingError: no store is there, and `create` is false or `read_only` is true.
             StoreForeignError: the directory holds something else.
             StoreVersionError: a newer attachstore made it.
+            StoreLayoutError: it is damaged, or its sessions are elsewhere than asked for.
         """
         if disk is None:
             disk = ReadOnlyDisk() if read_only else WeakDisk() if weak_durability else Disk()
@@ -137,7 +136,10 @@ class Store:
         make = create and not read_only
 
         async def start() -> Self:
-            store.marker = await store._worker.finish(read_or_make, disk, store.root, make=make)
+            found = await store._worker.finish(
+                read_or_make, disk, store.root, make=make, sessions=sessions
+            )
+            store.marker, store.logs.medium = found
             return store
 
         return Opening(start, store.close)
@@ -213,7 +215,7 @@ class Store:
         try:
             for index, offer in enumerate(offers):
                 claim = Claim(name=offer.name, declared=offer.declared)
-                with _indexed(index):
+                with indexed(index):
                     attachments.append(await self._admit(offer.source, claim))
         except BaseException:
             close_all(attachments)
@@ -222,7 +224,7 @@ class Store:
         references: list[Reference] = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, BaseException):
-                with _indexed(index):
+                with indexed(index):
                     raise outcome
             references.append(outcome.reference)
         return references
@@ -238,11 +240,11 @@ class Store:
     async def _admit(self, source: Source, claim: Claim) -> Attachment:
         attacher, hold = self._attacher, self._worker.hold
         if isinstance(source, _BYTES):
-            return await hold(_drop, attacher.admit_bytes, bytes(source), claim)
+            return await hold(drop, attacher.admit_bytes, bytes(source), claim)
         if isinstance(source, os.PathLike):
-            return await hold(_drop, attacher.admit_file, Path(source), claim)
+            return await hold(drop, attacher.admit_file, Path(source), claim)
         content = await self._gather(source)
-        return await hold(_drop, attacher.admit_content, content, claim)
+        return await hold(drop, attacher.admit_content, content, claim)
 
     async def _gather(self, source: StreamSource) -> Content:
         if not is_stream(source):
@@ -395,17 +397,3 @@ class Store:
                 cancel=cancel,
             )
         )
-
-
-def _drop(attachment: Attachment) -> None:
-    attachment.content.close()
-
-
-@contextmanager
-def _indexed(index: int) -> Generator[None]:
-    """Errors from inside carry the position of their item."""
-    try:
-        yield
-    except AttachstoreError as error:
-        error.index = index
-        raise

@@ -105,9 +105,9 @@ async def test_a_store_of_another_session_medium_is_not_guessed(tmp_path: Path) 
     async with Store.open(tmp_path / "store"):
         pass
     marker = tmp_path / "store" / "attachstore.json"
-    marker.write_text(marker.read_text().replace("jsonl", "sqlite"))
+    marker.write_text(marker.read_text().replace("jsonl", "postgres"))
 
-    with pytest.raises(StoreLayoutError, match="sqlite"):
+    with pytest.raises(StoreLayoutError, match="postgres"):
         await Store.open(tmp_path / "store")
 
 

@@ -8,6 +8,7 @@ to its acknowledged head. So a fork never holds an event that its parent can sti
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from attachstore.sessions import record
 from attachstore.sessions.draft import Head
 from attachstore.sessions.event import Parent, SessionHeader
 from attachstore.sessions.log import SessionLog
-from attachstore.sessions.medium import LogReader
+from attachstore.sessions.medium import CopyingMedium, LogReader, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
 from attachstore.sessions.tail import split_lines
@@ -78,6 +79,30 @@ def pending_prefix(parent: SessionLog, at: int | None) -> Prefix:
             where=parent.where, session=parent.id, expected_seq=at, head_seq=0
         )
     return Prefix(parent.header, 0, parent.acknowledged)
+
+
+def add_fork(
+    medium: SessionMedium,
+    child: SessionName,
+    parent: SessionName,
+    prefix: Prefix,
+    lines: Iterator[bytes],
+    header_line: bytes,
+) -> LogWriter:
+    """Make the child's log: by the medium itself if it can, else line by line from `lines`."""
+    if isinstance(medium, CopyingMedium) and prefix.start_bytes < prefix.head.size_bytes:
+        copied = medium.add_copy(
+            child,
+            header_line,
+            parent,
+            start_bytes=prefix.start_bytes,
+            end_bytes=prefix.head.size_bytes,
+            # The chain at the last line stands for all lines before it.
+            last_line_end=b'"%b"}\n' % prefix.head.chain.hex().encode(),
+        )
+        if copied is not None:
+            return copied
+    return medium.add(child, itertools.chain([header_line], lines))
 
 
 def copy_lines(

@@ -3,7 +3,7 @@
     sessions/<segment>/log.jsonl    the log
     sessions/<segment>/torn/        what was ever cut off it, for diagnosis
     sessions/.deleted-<random>/     a deleted session on its way out
-    locks/<segment>                 the writer's lock (lock.py)
+    locks/<segment>                 the writer's lock (claims.py)
 
 Invariants
 
@@ -31,12 +31,12 @@ from attachstore.disk import (
     storage_errors,
 )
 from attachstore.errors import (
-    SessionBusyError,
     SessionExistsError,
     SessionMissingError,
     StoreLayoutError,
 )
-from attachstore.lock import FileLock, acquire, holder
+from attachstore.lock import FileLock
+from attachstore.sessions.claims import LOCKS, take_claim
 from attachstore.sessions.durable_names import DurableNames
 from attachstore.sessions.log_file import TORN, LogFile
 from attachstore.sessions.names import SessionName
@@ -54,7 +54,7 @@ class JsonlMedium:
         self._disk = disk
         self._root = root
         self._sessions = root / "sessions"
-        self._locks = root / "locks"
+        self._locks = root / LOCKS
         self._names = DurableNames(disk, str(self._sessions))
         self._swept = False
 
@@ -77,17 +77,7 @@ class JsonlMedium:
 
     def claim(self, name: SessionName) -> FileLock:
         self._names.check()
-        path = self._locks / name.segment
-        with storage_errors(path):
-            try:
-                lock = acquire(self._disk, path)
-            except FileNotFoundError:  # some tools do not restore empty directories
-                self._ensure_directories()
-                lock = acquire(self._disk, path)
-            if lock is None:
-                raise SessionBusyError(
-                    where=str(path), session=name.id, holder=holder(self._disk, path)
-                )
+        lock = take_claim(self._disk, self._root, name)
         if not self._swept:
             self._swept = True
             sweep(self._disk, self._sessions)

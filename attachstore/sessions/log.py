@@ -20,7 +20,6 @@ Invariants
 from __future__ import annotations
 
 import enum
-import itertools
 import logging
 import os
 import threading
@@ -161,8 +160,10 @@ class SessionLog:
                 self.state = State.COLD
                 raise
 
-    def write_fork(self, header: SessionHeader, lines: Iterable[bytes], copied: Head) -> None:
-        """Make the log of a fork: its own header, then lines copied from its parent.
+    def write_fork(
+        self, header: SessionHeader, copied: Head, add: Callable[[bytes], LogWriter]
+    ) -> None:
+        """Make the log of a fork: `add` writes the header line it is given, and the copied lines.
 
         `copied` is the head after them, its size that of the lines alone. The claim is let go
         again, so that a fork that nobody appends to keeps nobody out.
@@ -171,7 +172,7 @@ class SessionLog:
             header_line = record.encode_header(header)
             claim = self._medium.claim(self.name)
             try:
-                self._medium.add(self.name, itertools.chain([header_line], lines)).close()
+                add(header_line).close()
             finally:
                 claim.release()
             self.header = header

@@ -16,6 +16,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from attachstore.sessions.event import (
     SessionSummary,
     SessionView,
 )
-from attachstore.sessions.fork import Prefix, copy_lines, find_prefix, pending_prefix
+from attachstore.sessions.fork import Prefix, add_fork, copy_lines, find_prefix, pending_prefix
 from attachstore.sessions.listing import summarize
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
@@ -154,7 +155,8 @@ class SessionLogs:
                     meta = prefix.header.meta if meta is None else meta
                     origin = prefix.origin(parent)
                     header = self._new_header(child, meta, cwd=None, parent=origin)
-                    log.write_fork(header, lines, prefix.copied)
+                    add = partial(add_fork, self.medium, child, parent, prefix, lines)
+                    log.write_fork(header, prefix.copied, add)
             except BaseException:
                 log.close()
                 raise

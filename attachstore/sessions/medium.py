@@ -13,7 +13,7 @@ own: `storage-*`, `resource-exhausted`, and those named below.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from attachstore.sessions.names import SessionName
 
@@ -126,4 +126,25 @@ class SessionMedium(Protocol):
 
     def close(self) -> None:
         """Safe to repeat. Open readers and writers are closed by those who opened them."""
+        ...
+
+
+@runtime_checkable
+class CopyingMedium(SessionMedium, Protocol):
+    """A medium that can copy a part of one of its logs by itself, without reading it out."""
+
+    def add_copy(
+        self,
+        name: SessionName,
+        header_line: bytes,
+        parent: SessionName,
+        *,
+        start_bytes: int,
+        end_bytes: int,
+        last_line_end: bytes,
+    ) -> LogWriter | None:
+        """As `add`, with the header and the parent's bytes from `start_bytes` to `end_bytes`.
+
+        None, and nothing stays, if those do not end in `last_line_end` any more or have gaps.
+        """
         ...
