@@ -96,6 +96,16 @@ def _media_types(value: object) -> frozenset[str]:
     return frozenset(cast("list[str]", items))
 
 
+PRESET_NAMES = ("anthropic", "openai", "gemini")
+_NO_PRESET = "none"
+
+
+def _preset(value: object) -> str:
+    if isinstance(value, str) and value.strip().lower() in {_NO_PRESET, *PRESET_NAMES}:
+        return value.strip().lower()
+    raise ValueError(f"one of {', '.join((_NO_PRESET, *PRESET_NAMES))} is expected")
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One thing that can be set: its name, how its value is read, and what it means."""
@@ -131,6 +141,7 @@ _METAVARS: Mapping[Callable[[object], Any], str] = {
     _size: "SIZE",
     _switch: "BOOL",
     _media_types: "TYPE,...",
+    _preset: "NAME",
 }
 
 _SETTINGS = (
@@ -142,6 +153,12 @@ _SETTINGS = (
         "Accept a file system that cannot sync, and its losses.",
     ),
     Setting("event_bytes_max", _size, "16MiB", "Longest log line of an event."),
+    Setting(
+        "preset",
+        _preset,
+        _NO_PRESET,
+        "The limits of a provider: anthropic, openai or gemini; other settings change them.",
+    ),
 )
 _LIMITS = (
     Setting("bytes_max", _size, "100MiB", "Largest attachment."),
@@ -174,6 +191,7 @@ class Settings:
     store: str
     weak_durability: bool
     event_bytes_max: int
+    preset: str | None
     limits: Mapping[str, Any]
     file: Path | None
     """The attachstore.toml that was read, if any."""
@@ -182,9 +200,11 @@ class Settings:
         """The admission policy. Raises InvalidConfigurationError for limits that exclude it."""
         # Pillow is loaded for commands that admit something, not for `--help` or `ls`.
         from attachstore.admission.policy import AdmissionPolicy  # noqa: PLC0415
+        from attachstore.admission.presets import PRESETS  # noqa: PLC0415
 
+        make = AdmissionPolicy if self.preset is None else PRESETS[self.preset]
         try:
-            return AdmissionPolicy(**self.limits)
+            return make(**self.limits)
         except ValueError as error:
             raise InvalidConfigurationError(
                 where="admission policy", key=", ".join(sorted(self.limits)), reason=str(error)
@@ -215,11 +235,13 @@ def load_settings(
     for key, value in (flags or {}).items():
         if value is not None:
             found[key] = parse(key, value, SETTINGS[key].flag)
+    preset = found.pop("preset", _NO_PRESET)
     store = found.pop("store", None) or str(_data_home(environ) / "attachstore")
     return Settings(
         store=store,
         weak_durability=found.pop("weak_durability", False),
         event_bytes_max=found.pop("event_bytes_max", EVENT_BYTES_MAX),
+        preset=None if preset == _NO_PRESET else preset,
         limits=found,
         file=file,
     )

@@ -8,7 +8,15 @@ from pathlib import Path
 import pytest
 
 from attachstore.admission.policy import DEFAULT_MEDIA_TYPES, AdmissionPolicy
-from attachstore.config import EVENT_BYTES_MAX, LIMITS, SETTINGS, Settings, load_settings
+from attachstore.admission.presets import PRESETS, ProviderPolicy
+from attachstore.config import (
+    EVENT_BYTES_MAX,
+    LIMITS,
+    PRESET_NAMES,
+    SETTINGS,
+    Settings,
+    load_settings,
+)
 from attachstore.errors import InvalidConfigurationError
 
 MIB = 1 << 20
@@ -79,6 +87,22 @@ def test_a_flag_that_was_not_given_overrides_nothing(place: Place) -> None:
 def test_every_field_of_the_policy_is_a_setting_and_no_other_limit_exists() -> None:
     """The names stand in config.py too, because importing the policy loads Pillow."""
     assert {field.name for field in dataclasses.fields(AdmissionPolicy)} == set(LIMITS)
+
+
+def test_a_preset_is_the_ground_that_other_settings_change(place: Place) -> None:
+    place.file('preset = "anthropic"\nside_max = 1568\n')
+
+    policy = place.load().policy()
+
+    assert isinstance(policy, ProviderPolicy)
+    assert (policy.side_max, policy.bytes_max, policy.text_utf8) == (1568, 24_000_000, True)
+    assert type(place.load(preset="none").policy()) is AdmissionPolicy
+
+
+def test_there_is_a_setting_for_every_preset(place: Place) -> None:
+    assert set(PRESET_NAMES) == set(PRESETS)
+    with pytest.raises(InvalidConfigurationError, match="gemini"):
+        place.load(preset="claude")
 
 
 def test_the_defaults_that_help_shows_are_the_policys() -> None:

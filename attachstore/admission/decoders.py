@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from attachstore.admission import pdf
+from attachstore.admission.contents import open_content
 from attachstore.admission.decoding import decode
 from attachstore.admission.libmagic import guess
 from attachstore.admission.policy import AdmissionPolicy
-from attachstore.admission.reading import open_content
 from attachstore.attachment import Content
 from attachstore.threads import CancelFlag
 

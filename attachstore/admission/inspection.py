@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from attachstore.admission import archive, audio, sniffing, text
+from attachstore.admission.contents import open_content
 from attachstore.admission.decoders import IN_PROCESS, Decoders, DecodersClosedError
 from attachstore.admission.decoding import PLACE, Limits
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
@@ -20,7 +21,7 @@ from attachstore.admission.images import FORMATS
 from attachstore.admission.media_type import OCTET_STREAM, is_textual, normalise
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.probe import probe
-from attachstore.admission.reading import Reader, open_content
+from attachstore.admission.reading import Reader
 from attachstore.attachment import Attachment, Content, Header
 from attachstore.disk import unavailable
 from attachstore.errors import (

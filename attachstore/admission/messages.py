@@ -7,7 +7,6 @@ The bytes of a task follow it on the socket, or come as a descriptor beside it.
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from typing import Literal
@@ -106,8 +105,3 @@ def _receive(sock: socket.socket, size_bytes: int) -> bytes:
         parts.append(part)
         size_bytes -= len(part)
     return b"".join(parts)
-
-
-def read_only_twin(descriptor: int) -> int:
-    """A new descriptor of the same file that cannot write to it, with a position of its own."""
-    return os.open(f"/proc/self/fd/{descriptor}", os.O_RDONLY | os.O_CLOEXEC)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from attachstore.admission.media_type import ALIASES, DOCX, JSON, NDJSON, PPTX, XLSX
-from attachstore.reference import MEDIA_TYPE
+from attachstore.reference import MEDIA_TYPE, Reference
 
 DEFAULT_MEDIA_TYPES = frozenset(
     {
@@ -69,7 +69,7 @@ class AdmissionPolicy:
     """Whether PDF, Office, ZIP and audio files with a broken structure are admitted."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
+        for field in dataclasses.fields(AdmissionPolicy):
             value = getattr(self, field.name)
             if field.name == "media_types":
                 object.__setattr__(self, "media_types", _checked_types(value))
@@ -89,6 +89,45 @@ class AdmissionPolicy:
         """Whether the (normalised) type is among `media_types`."""
         main = media_type.partition("/")[0]
         return not self.media_types.isdisjoint({media_type, f"{main}/*", "*/*"})
+
+    def check(
+        self, reference: Reference, *, beside: Iterable[Reference] = ()
+    ) -> tuple[Objection, ...]:
+        """What stands against sending this attachment, by its reference alone; () if nothing.
+
+        No byte is read: a reference says type, size and dimensions. `beside` are the other
+        attachments of the same request; only a provider's policy has rules about those.
+        """
+        del beside
+        return tuple(self._objections(reference))
+
+    def _objections(self, reference: Reference) -> Iterator[Objection]:
+        if not self.allows(reference.media_type):
+            yield Objection("media_types", reference.media_type, "not among them")
+        pixels = (reference.width or 0) * (reference.height or 0)
+        frames = reference.frames or 1
+        for rule, actual in (
+            ("bytes_max", reference.size),
+            ("side_max", max(reference.width or 0, reference.height or 0)),
+            ("pixels_max", pixels),
+            ("frames_max", frames),
+            ("frames_pixels_max", pixels * frames),
+        ):
+            limit = getattr(self, rule)
+            if actual > limit:
+                yield Objection(rule, actual, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """One rule that an attachment, or a request with it, breaks."""
+
+    rule: str
+    actual: int | str
+    limit: int | str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.actual} (limit {self.limit})"
 
 
 def _check_limit(name: str, value: object) -> None:

@@ -15,12 +15,9 @@ again or inherit its locks. See docs/decisions/0015-workers-are-started-by-exec.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import io
 import logging
 import os
-import shutil
 import sys
 import threading
 import weakref
@@ -31,16 +28,14 @@ import msgspec
 from attachstore.admission import defect as defects
 from attachstore.admission.decoders import IN_PROCESS, DecodersClosedError
 from attachstore.admission.messages import (
-    INLINE_BYTES_MAX,
     Answer,
     Task,
     limits_of,
-    read_only_twin,
 )
+from attachstore.admission.payload import payload
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.process import CannotStartError, Died, WorkerProcess
 from attachstore.attachment import Content
-from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import (
     AttachstoreError,
     DecoderFailedError,
@@ -169,7 +164,7 @@ class ProcessPool:
         self, task: Task, source: Content | bytes, media_type: str, cancel: CancelFlag | None
     ) -> Answer | None:
         """A worker's answer; None where there can be no workers. Raises as Decoders do."""
-        inline, descriptor = _payload(source)
+        inline, descriptor = payload(source)
         task = msgspec.structs.replace(
             task, inline_bytes=-1 if descriptor is not None else len(inline)
         )
@@ -305,33 +300,6 @@ class ProcessPool:
         if self._closed:
             message = "the decoders are closed"
             raise DecodersClosedError(message)
-
-
-def _payload(source: Content | bytes) -> tuple[bytes, int | None]:
-    """The bytes themselves if they are few; else a descriptor to read them from, to be closed."""
-    if isinstance(source, bytes):
-        if len(source) <= INLINE_BYTES_MAX:
-            return source, None
-        return b"", _copied(io.BytesIO(source))
-    if source.size <= INLINE_BYTES_MAX:
-        return source.head(source.size), None
-    number = getattr(source, "fileno", None)
-    if number is not None:
-        with contextlib.suppress(OSError):  # no /proc: copied below
-            return b"", read_only_twin(number())
-    return b"", _copied(source.open())
-
-
-def _copied(source: io.BufferedIOBase) -> int:
-    """A file in memory with the same bytes."""
-    descriptor = os.memfd_create("attachment", os.MFD_CLOEXEC)
-    try:
-        with source, open(descriptor, "wb", closefd=False) as target:
-            shutil.copyfileobj(source, target, BLOCK_BYTES)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _checked(answer: Answer, media_type: str, memory_bytes_max: int) -> Answer:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from attachstore.admission import jpeg
 from attachstore.admission.defect import Cut
 from attachstore.admission.pillow import Picture, pillow
-from attachstore.admission.reading import Reader, SplicedReader
+from attachstore.admission.reading import OFFSET_BYTES_MAX, Reader, size_of
+from attachstore.disk import BLOCK_BYTES
 
 _PROBE_BYTES = bytes((37 * at + 11) % 251 for at in range(96))
 """No FF among them, and no pattern."""
@@ -33,7 +34,7 @@ def decode_whole(reader: Reader, size: tuple[int, int]) -> bool:
     small = process != jpeg.PROGRESSIVE and size[0] * size[1] > _DRAFT_PIXELS_MIN
     original = _decoded(reader, small=small)
     try:
-        spliced = _decoded(SplicedReader(reader, end, _PROBE_BYTES), small=small)
+        spliced = _decoded(_SplicedReader(reader, end, _PROBE_BYTES), small=small)
     except OSError as error:
         if error.errno is not None:
             raise
@@ -54,3 +55,42 @@ def _decoded(reader: Reader, *, small: bool) -> Picture:
         picture.draft(None, (1, 1))
     picture.load()
     return picture
+
+
+class _SplicedReader:
+    """`reader` with some bytes put in at an offset; nothing is copied."""
+
+    def __init__(self, reader: Reader, offset: int, inserted: bytes) -> None:
+        self._reader = reader
+        self._start, self._inserted = offset, inserted
+        self._at = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        parts: list[bytes] = []
+        left = size if size >= 0 else OFFSET_BYTES_MAX
+        while left:
+            block = self._read_part(left)
+            if not block:
+                break
+            parts.append(block)
+            left -= len(block)
+            self._at += len(block)
+        return b"".join(parts)
+
+    def _read_part(self, size: int) -> bytes:
+        end = self._start + len(self._inserted)
+        if self._start <= self._at < end:
+            return self._inserted[self._at - self._start :][:size]
+        if self._at < self._start:
+            self._reader.seek(self._at)
+            return self._reader.read(min(size, self._start - self._at))
+        self._reader.seek(self._at - len(self._inserted))
+        return self._reader.read(min(size, BLOCK_BYTES))
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        end = size_of(self._reader) + len(self._inserted) if whence == 2 else 0
+        self._at = max(0, (0, self._at, end)[whence] + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at

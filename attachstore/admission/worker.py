@@ -18,12 +18,12 @@ import sys
 from pathlib import Path
 
 from attachstore.admission import pdf
+from attachstore.admission.contents import DescriptorReader
 from attachstore.admission.decoding import decode
 from attachstore.admission.defect import Defect
 from attachstore.admission.libmagic import guess
 from attachstore.admission.messages import Answer, Task, policy_of, receive_task, send_answer
 from attachstore.admission.pillow import pillow
-from attachstore.admission.reading import DescriptorReader
 from attachstore.errors import AttachstoreError
 
 _DESCRIPTORS_MAX = 64

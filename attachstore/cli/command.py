@@ -154,10 +154,10 @@ class SettingOption(click.Option):
 
 
 def limits(function: F) -> F:
-    """Add a flag for every limit of the admission policy, and for the longest event."""
+    """Add a flag for every limit of the admission policy, for a preset, for the longest event."""
     params: list[click.Parameter] = getattr(function, "__click_params__", [])
     # What click's own decorators do, which is why the list runs backwards.
-    params += [SettingOption(key) for key in reversed(("event_bytes_max", *LIMITS))]
+    params += [SettingOption(key) for key in reversed(("event_bytes_max", "preset", *LIMITS))]
     vars(function)["__click_params__"] = params
     return function
 
