@@ -82,11 +82,10 @@ class Limits:
                     side_max=policy.side_max,
                 )
             )
-        if self.frames > policy.frames_max:
+        frames_max = policy.frames_max_of(self._media_type)
+        if self.frames > frames_max:
             found.append(
-                TooManyFramesError(
-                    where=PLACE, media_type=self._media_type, frames_max=policy.frames_max
-                )
+                TooManyFramesError(where=PLACE, media_type=self._media_type, frames_max=frames_max)
             )
         return found
 

@@ -161,6 +161,7 @@ class _Inspection:
             )
         if media_type != claim:
             self._check_allowed(media_type)
+        self._check_bytes(media_type)
         header = probe(reader, media_type)
         reader.seek(0)
         self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
@@ -259,6 +260,12 @@ class _Inspection:
     def _check_allowed(self, media_type: str) -> None:
         if not self._policy.allows(media_type):
             self._report(UnsupportedMediaTypeError(where=self._where, media_type=media_type))
+
+    def _check_bytes(self, media_type: str) -> None:
+        """Some policies allow some types less than others; more than all was looked at before."""
+        bytes_max = self._policy.bytes_max_of(media_type)
+        if bytes_max < self._content.size <= self._policy.bytes_max:
+            self._report(TooManyBytesError(where=self._where, bytes_max=bytes_max))
 
     def _check_empty(self, claim: str | None) -> None:
         if claim is None or not claim.startswith("text/"):

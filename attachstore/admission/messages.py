@@ -49,8 +49,10 @@ _answers = msgspec.msgpack.Decoder(Answer)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def limits_of(policy: AdmissionPolicy) -> dict[str, int]:
-    return {name: getattr(policy, name) for name in _LIMITS}
+def limits_of(policy: AdmissionPolicy, media_type: str) -> dict[str, int]:
+    """The limits for a picture of this type, whatever kind of policy they come from."""
+    limits: dict[str, int] = {name: getattr(policy, name) for name in _LIMITS}
+    return {**limits, "frames_max": policy.frames_max_of(media_type)}
 
 
 def policy_of(limits: dict[str, int]) -> AdmissionPolicy:

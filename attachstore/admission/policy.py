@@ -90,6 +90,16 @@ class AdmissionPolicy:
         main = media_type.partition("/")[0]
         return not self.media_types.isdisjoint({media_type, f"{main}/*", "*/*"})
 
+    def bytes_max_of(self, media_type: str) -> int:
+        """The largest attachment of this type; never more than `bytes_max`."""
+        del media_type
+        return self.bytes_max
+
+    def frames_max_of(self, media_type: str) -> int:
+        """The most frames of a picture of this type; never more than `frames_max`."""
+        del media_type
+        return self.frames_max
+
     def check(
         self, reference: Reference, *, beside: Iterable[Reference] = ()
     ) -> tuple[Objection, ...]:

@@ -120,7 +120,7 @@ class ProcessPool:
         policy: AdmissionPolicy,
         cancel: CancelFlag | None,
     ) -> int:
-        task = Task("frames", 0, media_type, size[0], size[1], limits_of(policy))
+        task = Task("frames", 0, media_type, size[0], size[1], limits_of(policy, media_type))
         answer = self._ask(task, content, media_type, cancel)
         if answer is None:
             return IN_PROCESS.frames(content, media_type, size, policy, cancel)

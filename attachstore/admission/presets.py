@@ -48,6 +48,18 @@ class ProviderPolicy(AdmissionPolicy):
 
     request: RequestLimits
 
+    def bytes_max_of(self, media_type: str) -> int:
+        """For pictures, what fits into the provider's limit in base64."""
+        limit = self.request.image_base64_bytes_max
+        if limit is None or not media_type.startswith("image/"):
+            return self.bytes_max
+        return min(self.bytes_max, limit // 4 * 3)
+
+    def frames_max_of(self, media_type: str) -> int:
+        """One, where the provider takes no films."""
+        moves = media_type in _MAY_MOVE and not self.request.films
+        return 1 if moves else self.frames_max
+
     def check(
         self, reference: Reference, *, beside: Iterable[Reference] = ()
     ) -> tuple[Objection, ...]:

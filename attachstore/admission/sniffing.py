@@ -84,7 +84,7 @@ def find(reader: Reader, ask: Guess = guess) -> str:
     by_signature = _by_signature(front, partial=True)
     if by_text is not None and by_signature not in _UNTYPABLE:
         return by_text
-    if by_signature is not None:
+    if by_signature is not None and by_signature not in _WEAK:
         return by_signature
     return _unknown(reader, ask)
 
@@ -161,6 +161,9 @@ _REFINED: dict[str | None, Callable[[Reader], str | None]] = {
 }
 _UNTYPABLE = frozenset({"image/jpeg", "image/png"})
 """Their signatures hold bytes that no text starts with; the others could be somebody's notes."""
+
+_WEAK = frozenset({"image/bmp"})
+"""Two letters are no evidence without the header behind them: much binary data begins so."""
 
 _GENERAL = frozenset({archive.ZIP, "image/heif"})
 _CONTAINERS = frozenset({archive.ZIP, "video/mp4", "video/quicktime"})

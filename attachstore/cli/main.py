@@ -16,6 +16,7 @@ from attachstore.cli.output import Output, ReaderGoneError
 INDEX = {
     "init": ("attachstore.cli.init", "Create a store."),
     "put": ("attachstore.cli.put", "Attach files; print their references."),
+    "check": ("attachstore.cli.check", "Say what would be let in, and store nothing."),
     "get": ("attachstore.cli.get", "Write out verified bytes."),
     "stat": ("attachstore.cli.stat", "Show an object and who refers to it, or the store."),
     "ls": ("attachstore.cli.ls", "List the objects."),

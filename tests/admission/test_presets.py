@@ -5,15 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from PIL import Image
 
 from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission.decoders import IN_PROCESS
+from attachstore.admission.pool import ProcessPool
 from attachstore.admission.presets import PRESETS, anthropic, base64_bytes, gemini, openai
 from attachstore.attachment import BytesContent
 from attachstore.digest import Digest
-from attachstore.errors import AdmissionError, InvalidTextError
+from attachstore.errors import (
+    AdmissionError,
+    InvalidTextError,
+    TooManyBytesError,
+    TooManyFramesError,
+)
 from attachstore.reference import Reference
-from tests.admission.pictures import DEFAULT_FORMATS
+from tests.admission.pictures import DEFAULT_FORMATS, saved
 
+POOL = ProcessPool(processes_max=1)
 PICTURE = Reference(
     digest=Digest.of(b""), size=1000, media_type="image/png", width=100, height=100, frames=1
 )
@@ -116,3 +125,22 @@ def test_a_preset_can_be_changed() -> None:
         anthropic(side_max=0)
     with pytest.raises(AdmissionError):
         admit(BytesContent(DEFAULT_FORMATS["png RGB (13, 11)"]()), openai(side_max=12))
+
+
+def test_what_could_never_be_sent_is_not_admitted() -> None:
+    """A limit that does not depend on the rest of the request holds when the file is attached."""
+    large = saved(Image.effect_noise((2100, 2100), 90), "PNG", compress_level=0)
+    assert (5 << 20) // 4 * 3 < len(large) < 5 << 20
+    admit(BytesContent(large), openai())
+    for decoders in (IN_PROCESS, POOL):
+        with pytest.raises(TooManyBytesError) as too_large:
+            admit(BytesContent(large), anthropic(), decoders=decoders)
+        assert too_large.value.bytes_max == (5 << 20) // 4 * 3
+        for name in ("gif animated", "apng", "webp animated, lossless True"):
+            film = DEFAULT_FORMATS[name]()
+            assert (admit(BytesContent(film), anthropic(), decoders=decoders).frames or 0) > 1
+            with pytest.raises(TooManyFramesError):
+                admit(BytesContent(film), openai(), decoders=decoders)
+        two = DEFAULT_FORMATS["jpeg of two pictures (MPO)"]()
+        assert admit(BytesContent(two), openai(), decoders=decoders).frames == 2
+    POOL.close()

@@ -300,3 +300,10 @@ def test_libmagic_names_what_we_do_not_read() -> None:
         "application/x-"
     )
     assert found(bytes(range(255, 0, -1))) == "application/octet-stream"
+
+
+def test_two_letters_do_not_make_a_picture_of_binary_data() -> None:
+    """One file of noise in 65 536 begins with "BM"; it is no damaged bitmap."""
+    noise = b"BM" + bytes(range(255, 0, -1)) * 4
+
+    assert found(noise) == "application/octet-stream"

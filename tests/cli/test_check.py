@@ -1,0 +1,68 @@
+"""check: every finding, no store, and statuses that scripts can rely on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import picture
+from tests.cli.running import Cli
+
+
+def test_check_says_what_would_be_let_in_and_makes_no_store(cli: Cli, photo: Path) -> None:
+    ran = cli.run("check", photo)
+
+    assert ran.status == 0
+    assert ran.text == f"admissible  {photo}  image/jpeg  64x48\n"
+    assert not cli.store.exists()
+
+
+def test_check_says_why_not_with_every_finding(cli: Cli, cut_photo: Path) -> None:
+    """So that a file is mended once."""
+    ran = cli.run("check", cut_photo, "--type", "image/png", "--side-max", "10", "--json")
+
+    assert ran.status == 6
+    assert ran.record["admissible"] is False
+    codes = [finding["code"] for finding in ran.record["findings"]]
+    assert codes == ["media-type-mismatch", "dimension-limit"]
+    text = cli.run("check", cut_photo).text
+    assert text.startswith(f"refused     {cut_photo}  image/jpeg  64x48\n  truncated-image: ")
+
+
+def test_check_of_several_files_says_8_if_some_would_be_refused(
+    cli: Cli, photo: Path, cut_photo: Path, note: Path
+) -> None:
+    ran = cli.run("check", photo, cut_photo, note)
+
+    assert ran.status == 8
+    assert [line.split()[0] for line in ran.text.splitlines() if line[0] != " "] == [
+        "admissible",
+        "refused",
+        "admissible",
+    ]
+
+
+def test_a_source_that_cannot_be_read_is_a_finding(cli: Cli, tmp_path: Path) -> None:
+    for source, code in ((tmp_path / "nothing", "source-missing"), (tmp_path, "source-not-a-file")):
+        ran = cli.run("check", source, "--json")
+        assert ran.status == 6
+        assert [finding["code"] for finding in ran.record["findings"]] == [code]
+
+
+def test_a_file_over_the_limit_is_examined_all_the_same(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "large.bmp"
+    path.write_bytes(picture("BMP", (900, 900)))
+    assert path.stat().st_size > 2 << 20
+
+    ran = cli.run("check", path, "--bytes-max", "1MiB", "--json")
+
+    codes = [finding["code"] for finding in ran.record["findings"]]
+    assert codes == ["too-many-bytes", "unsupported-media-type"]
+    assert (ran.record["width"], ran.record["height"]) == (900, 900)
+
+
+def test_check_knows_the_presets(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "sound.mp3"
+    path.write_bytes((b"\xff\xfb\x90\x00" + bytes(413)) * 4)
+
+    assert cli.run("check", path, "--preset", "openai").status == 0
+    assert cli.run("check", path, "--preset", "anthropic").status == 6
