@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from attachstore.sessions.event import Event, SessionHeader, SessionSummary, SessionView
     from attachstore.sessions.sessions import Session, Sessions
     from attachstore.status import ObjectStatus, Use
-    from attachstore.store import Offer, Store
-    from attachstore.streams import AttachmentStream
+    from attachstore.store import Store
+    from attachstore.streams import AttachmentStream, Offer
 
 _HOMES = {
     "AdmissionPolicy": "admission.policy",
@@ -43,7 +43,7 @@ _HOMES = {
     "Event": "sessions.event",
     "Finding": "integrity.report",
     "ObjectStatus": "status",
-    "Offer": "store",
+    "Offer": "streams",
     "Outcome": "replay.steps",
     "Reference": "reference",
     "Resolved": "replay.steps",

@@ -10,7 +10,6 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -36,23 +35,16 @@ from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
 from attachstore.sessions.sessions import Sessions
 from attachstore.status import ObjectStatus, Use, status, uses
-from attachstore.streams import AttachmentStream, StreamSource, gather, is_stream
+from attachstore.streams import (
+    BYTES_LIKE,
+    AttachmentStream,
+    Offer,
+    Source,
+    StreamSource,
+    gather,
+    is_stream,
+)
 from attachstore.threads import THREADS_MAX, CancelFlag, Worker
-
-Source = bytes | bytearray | memoryview | os.PathLike[str] | StreamSource
-"""What can be attached: bytes, a path to a file, or a stream."""
-
-
-_BYTES = (bytes, bytearray, memoryview)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """One item of `attach_many` with what its sender says of it."""
-
-    source: Source
-    name: str | None = None
-    declared: str | None = None
 
 
 class Store:
@@ -193,7 +185,7 @@ class Store:
         self._check_writable()
         claim = Claim(name=name, declared=declared)
         attacher = self._attacher
-        if isinstance(source, _BYTES):
+        if isinstance(source, BYTES_LIKE):
             committed = await self._worker.run(attacher.put_bytes, bytes(source), claim)
         elif isinstance(source, os.PathLike):
             committed = await self._worker.run(attacher.put_file, Path(source), claim)
@@ -239,7 +231,7 @@ class Store:
 
     async def _admit(self, source: Source, claim: Claim) -> Attachment:
         attacher, hold = self._attacher, self._worker.hold
-        if isinstance(source, _BYTES):
+        if isinstance(source, BYTES_LIKE):
             return await hold(drop, attacher.admit_bytes, bytes(source), claim)
         if isinstance(source, os.PathLike):
             return await hold(drop, attacher.admit_file, Path(source), claim)
@@ -356,18 +348,26 @@ class Store:
         """
 
         def run(cancel: CancelFlag) -> ExportReport:
-            view = self.logs.inspect(session_id)
+            view = self.logs.inspect(session_id, cancel=cancel)
             steps = replay(self.logs, self.objects, session_id, at=at, cancel=cancel)
             return export(steps, directory, view, self.objects, at=at, cancel=cancel)
 
         return await self._worker.run(run)
 
     async def write_page(self, session_id: str, path: Path, *, at: int | None = None) -> PageReport:
-        """Write the session as one self-contained HTML page. Raises as `export`."""
+        """Write the session as one self-contained HTML page, damage and all.
+
+        Events behind damage are shown as what they are: not proven by the chain.
+
+        Raises:
+            DestinationError: something else is at `path`; nothing was written.
+        """
 
         def run(cancel: CancelFlag) -> PageReport:
-            view = self.logs.inspect(session_id)
-            steps = replay(self.logs, self.objects, session_id, at=at, cancel=cancel)
+            view = self.logs.inspect(session_id, cancel=cancel)
+            steps = replay(
+                self.logs, self.objects, session_id, at=at, damaged="resync", cancel=cancel
+            )
             return write_page(steps, path, view, self.objects, at=at, cancel=cancel)
 
         return await self._worker.run(run)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
+from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
 
 from attachstore.admission.source import Gatherer
@@ -27,6 +29,22 @@ class AsyncFile(Protocol):
 
 StreamSource = AsyncIterable[bytes] | AsyncFile | io.IOBase
 """What can be attached as a stream. An `io.IOBase` is read in a thread."""
+
+
+Source = bytes | bytearray | memoryview | os.PathLike[str] | StreamSource
+"""What can be attached: bytes, a path to a file, or a stream."""
+
+
+BYTES_LIKE = (bytes, bytearray, memoryview)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """One item of `attach_many` with what its sender says of it."""
+
+    source: Source
+    name: str | None = None
+    declared: str | None = None
 
 
 def is_stream(source: object) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import aiofiles
 import pytest
 
-from attachstore import AdmissionPolicy, Digest, Reference, Store
+from attachstore import AdmissionPolicy, Digest, Offer, Reference, Store
 from attachstore.disk import Disk
 from attachstore.errors import (
     AmbiguousReferenceError,
@@ -37,7 +37,6 @@ from attachstore.errors import (
     StoreMissingError,
     TooManyBytesError,
 )
-from attachstore.store import Offer
 
 TEXT = b"hello\n"
 MIB = 1 << 20
@@ -420,6 +419,24 @@ async def test_an_ambiguous_prefix_is_an_error(
 
     with pytest.raises(AmbiguousReferenceError):
         await store.resolve(reference.digest.hex[:10])
+
+
+async def test_a_page_shows_damage_and_what_lies_behind_it(store: Store, tmp_path: Path) -> None:
+    session = await store.sessions.create("s-1")
+    for text in ("first", "second", "third"):
+        await session.append("message", {"text": text})
+    await session.close()
+    log = store.root / "sessions" / "s-1" / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"second", b"sekond"))
+
+    await store.write_page("s-1", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    with pytest.raises(AttachstoreError) as caught:
+        await store.export("s-1", tmp_path / "export")
+
+    assert caught.value.code == "log-damaged"
+    assert all(text in page for text in ("first", "sekond", "third"))
+    assert (tmp_path / "export" / "manifest.json").exists()
 
 
 # -- references in events ----------------------------------------------------------------------

@@ -15,11 +15,11 @@ class StorageFullError(UnavailableError):
 
 
 class StorageReadOnlyError(UnavailableError):
-    """The medium or its permissions forbid writing; or the store was opened read-only."""
+    """The medium is read-only, its permissions forbid the access, or the store was opened so."""
 
     code = "storage-read-only"
-    what = "the store cannot be written to: {reason}"
-    mend = "Reading works. To write, mount it writable or mend the permissions."
+    what = "permissions or a read-only medium stand in the way: {reason}"
+    mend = "To write, mount it writable; to read or write, mend the permissions."
     reason: str
 
 
