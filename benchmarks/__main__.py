@@ -1,6 +1,6 @@
 """All benchmarks, one table: `python -m benchmarks [--quick] [--directory DIR]`."""
 
-from benchmarks import append, commit, decoders, duplicate, large, read, replay, scan
+from benchmarks import append, commit, decoders, duplicate, large, read, replay, scan, suffix
 from benchmarks.measure import Measure, main
 
 ALL: tuple[Measure, ...] = (
@@ -10,6 +10,7 @@ ALL: tuple[Measure, ...] = (
     read.measure,
     append.measure,
     replay.measure,
+    suffix.measure,
     scan.measure,
     decoders.measure,
 )

@@ -230,9 +230,11 @@ class SessionLogs:
     ) -> Iterator[Event]:
         """The events with a `seq` above `after`, in order, each proven by the chain.
 
-        An uncommitted tail is passed over. At damage: "raise" LogDamagedError after the last
-        good event, "stop" without a word, or "resync" and go on with every later line that
-        parses, `verified` False where its own predecessor is not the event before it.
+        What lies before `after` is not read, unless it is not found or "resync" is asked for: the
+        cost is that of the suffix, and the proof begins with the chain of event `after`, as it
+        stands in the log. An uncommitted tail is passed over. At damage: "raise" LogDamagedError
+        after the last good event, "stop" without a word, or "resync" and go on with every later
+        line that parses, `verified` False where its own predecessor is not the event before it.
 
         Raises SessionMissingError.
         """

@@ -31,19 +31,22 @@ def read_events(
     if held is not None and held.state is State.PENDING:
         return
     with medium.open(name) as log:
-        for event in _all_events(medium, name, log, held, damaged, cancel):
+        for event in _events(medium, name, log, held, damaged, cancel, after=after):
             if event.seq > after:
                 yield event
 
 
-def _all_events(
+def _events(
     medium: SessionMedium,
     name: SessionName,
     log: LogReader,
     held: SessionLog | None,
     damaged: Damaged,
     cancel: CancelFlag | None,
+    *,
+    after: int,
 ) -> Generator[Event]:
+    """The events after `after`; maybe also some before."""
     try:
         scan = _scan(medium, name, log, held, cancel)
     except LogDamagedError:
@@ -53,6 +56,8 @@ def _all_events(
             start = record.CHAIN_START
             yield from resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel)
         return
+    if after > 0 and damaged != "resync":  # which may find any `seq` anywhere
+        scan.skip_to(after)
     yield from scan.events()
     if damaged == "raise":
         scan.raise_damage()

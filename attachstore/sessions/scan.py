@@ -29,6 +29,7 @@ from attachstore.sessions.event import (
 )
 from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
+from attachstore.sessions.suffix import find_event
 from attachstore.sessions.tail import split_lines, tail_reason
 from attachstore.threads import CancelFlag
 
@@ -92,6 +93,33 @@ class Scan:
             reread_at = self.good_bytes
             if self._may_grow:
                 self._end_bytes = self._log.size()
+
+    def skip_to(self, seq: int) -> bool:
+        """Let `events` begin after event `seq`, without reading what lies before it.
+
+        Everything is proven from that event's own chain on. False, and nothing is skipped, if
+        there is no such event to be found. `closer` and `view` say nothing of a skipped part.
+        """
+        found = find_event(
+            self._log,
+            seq,
+            start_bytes=self.good_bytes,
+            end_bytes=self._end_bytes,
+            cancel=self._cancel,
+        )
+        if found is None:
+            return False
+        offset_bytes, line = found
+        try:
+            event = record.decode_record(
+                line, number=seq + 1, offset_bytes=offset_bytes, verified=False
+            )
+        except BadDataError:
+            return False
+        self.seq, self.line, self.last_time = seq, seq + 1, event.time
+        self.chain = bytes.fromhex(event.chain)
+        self.good_bytes = offset_bytes + len(line) + 1
+        return True
 
     def exhaust(self) -> Scan:
         """Read to the end for what the attributes say."""

@@ -193,11 +193,12 @@ class Sessions:
     def read(
         self, session_id: str, *, after: int = 0, damaged: Damaged = "raise"
     ) -> AsyncGenerator[Event]:
-        """Yield the events with a `seq` above `after`, each proven by the chain.
+        """Yield the events with a `seq` above `after`, each proven to follow the one before it.
 
-        Takes no lock and writes nothing. An uncommitted tail is passed over. At damage: "raise"
-        LogDamagedError after the last good event, "stop", or "resync": go on with every later
-        line that parses, `event.verified` False where the chain proves nothing.
+        Costs what those events cost: damage before `after` is not looked for (`verify` does),
+        except by "resync". Takes no lock and writes nothing. An uncommitted tail is passed over.
+        At damage: "raise" LogDamagedError after the last good event, "stop", or "resync": go on
+        with every later line that parses, `event.verified` False where the chain proves nothing.
 
         Raises SessionMissingError.
         """

@@ -26,6 +26,7 @@ from tests.conformance.session_medium import (
     content_of,
     filled,
 )
+from tests.conformance.session_suffix import SessionSuffixConformance
 from tests.faults import InterceptedDisk, RecordingDisk
 from tests.sessions.places import JsonlPlace
 
@@ -45,6 +46,10 @@ class TestJsonlMedium(SessionMediumConformance):
 
 
 class TestDamageInJsonl(SessionDamageConformance):
+    pass
+
+
+class TestSuffixInJsonl(SessionSuffixConformance):
     pass
 
 

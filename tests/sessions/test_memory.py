@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import SessionMediumConformance
+from tests.conformance.session_suffix import SessionSuffixConformance
 from tests.sessions.places import MemoryPlace
 
 
@@ -16,6 +17,12 @@ class TestMemoryMedium(SessionMediumConformance):
 
 
 class TestDamageInMemory(SessionDamageConformance):
+    @pytest.fixture
+    def place(self) -> MemoryPlace:
+        return MemoryPlace()
+
+
+class TestSuffixInMemory(SessionSuffixConformance):
     @pytest.fixture
     def place(self) -> MemoryPlace:
         return MemoryPlace()

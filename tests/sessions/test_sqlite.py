@@ -28,6 +28,7 @@ from tests.conformance.session_medium import (
     content_of,
     filled,
 )
+from tests.conformance.session_suffix import SessionSuffixConformance
 from tests.sessions.places import JsonlPlace, SqlitePlace
 
 
@@ -51,6 +52,10 @@ class TestSqliteMedium(SessionMediumConformance):
 
 
 class TestDamageInSqlite(SessionDamageConformance):
+    pass
+
+
+class TestSuffixInSqlite(SessionSuffixConformance):
     pass
 
 
