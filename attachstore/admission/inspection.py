@@ -129,6 +129,7 @@ class _Inspection:
         self._report = report
         self._where = PLACE if self._name is None else ascii(self._name[:200])[1:-1]
         self._found = _Found()
+        self._faulty = False
 
     def run(self) -> _Found:
         if self._content.size > self._policy.bytes_max:
@@ -164,9 +165,10 @@ class _Inspection:
         self._check_bytes(media_type)
         header = probe(reader, media_type)
         reader.seek(0)
+        self._faulty = False
         self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
         self._found.header = header
-        if header is None and media_type not in FORMATS:
+        if header is None and not self._faulty:
             reason = "its header cannot be read"
             self._report(
                 InvalidDocumentError(where=self._where, media_type=media_type, reason=reason)
@@ -212,16 +214,20 @@ class _Inspection:
             look()
         except AdmissionError as error:
             error.where = self._where
-            self._report(error)
+            self._fault(error)
         except (AttachstoreError, DecodersClosedError):
             raise
         except Defect as defect:
             if not self._is_tolerated(media_type, defect):
-                self._report(self._translated(media_type, defect))
+                self._fault(self._translated(media_type, defect))
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - parsers raise whatever they like on hostile bytes
-            self._report(self._surprise(media_type, error))
+            self._fault(self._surprise(media_type, error))
+
+    def _fault(self, error: AdmissionError) -> None:
+        self._faulty = True
+        self._report(error)
 
     def _surprise(self, media_type: str, error: Exception) -> DecoderFailedError:
         reason = f"{type(error).__name__}: {str(error)[:200]}"

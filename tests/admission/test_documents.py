@@ -183,3 +183,12 @@ def test_an_examination_of_a_good_file_says_what_admission_would_store() -> None
     assert examination.admissible
     assert examination.header == admit(BytesContent(png), DEFAULT).header
     assert examination.frames == 1
+
+
+def test_a_document_without_a_header_is_one_finding() -> None:
+    """The check and the probe see the same fault; it is told once."""
+    for data in (documents.wav()[:14], b"OggS" + bytes(3), b"fLaC\0\0\0", b"ID3\3\0\0\0\0\0\x14"):
+        findings = examine(BytesContent(data), AdmissionPolicy.any()).findings
+        assert [finding.code for finding in findings] == ["invalid-document"], data
+        with pytest.raises(InvalidDocumentError):
+            admit(BytesContent(data), LENIENT)
