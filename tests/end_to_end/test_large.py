@@ -65,6 +65,8 @@ async def test_a_cancelled_attach_leaves_nothing_behind(tmp_path: Path) -> None:
     root = tmp_path / "store"
     cancelled = 0
     async with Store.open(root, policy=AdmissionPolicy.any()) as store:
+        # Unknown bytes are named by a worker. A cancelled task ends it; the next starts another.
+        await store.attach(b"\x01\x02\x03\x04" * 16)
         descriptors = open_descriptors()
         for delay_ms in range(0, 60, 2):
             task = asyncio.create_task(store.attach(source))
@@ -76,7 +78,7 @@ async def test_a_cancelled_attach_leaves_nothing_behind(tmp_path: Path) -> None:
                 cancelled += 1
             else:
                 assert len(await store.read(reference)) == reference.size
-            assert open_descriptors() == descriptors
+            assert open_descriptors() <= descriptors
             assert list((root / "staging").iterdir()) == []
         report = await store.scan()
         assert report.clean, report.findings
