@@ -23,7 +23,7 @@ demo: .venv/runtime ## the whole line on sample files; FILES="a b" adds your own
 	@$(bin)/attachstore demo $(FILES)
 
 .PHONY: test
-test: .venv/development chromium ## every check that CI makes
+test: .venv/development programs ## every check that CI makes
 	@$(bin)/ruff check --quiet
 	@$(bin)/ruff format --check --quiet
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(bin)/pyright
@@ -73,7 +73,9 @@ setup: .venv/development ## only make .venv, with everything for development
 	@$(pip) install --require-hashes --no-deps --requirement requirements-dev.lock
 	@touch $@
 
-# Without chromium the browser tests are skipped, and say so; CI must not skip them.
-.PHONY: chromium
-chromium:
-	@command -v chromium >/dev/null || .ci/debian chromium fonts-dejavu-core || [[ -z "$${CI:-}" ]]
+# Programs that only tests use. Without them those tests are skipped, and say so; CI skips none.
+.PHONY: programs
+programs:
+	@missing=; for program in chromium zsh fish; do \
+		command -v $$program >/dev/null || missing+=" $$program"; done; \
+	[[ -z $$missing ]] || .ci/debian $$missing fonts-dejavu-core || [[ -z "$${CI:-}" ]]

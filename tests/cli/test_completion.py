@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,10 +28,10 @@ def test_bash_takes_its_script(cli: Cli) -> None:
     subprocess.run(["bash", "-n"], input=script, check=True)
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=pytest.mark.program(name)) for name in ("zsh", "fish")]
+)
 def test_the_other_shells_take_theirs(cli: Cli, shell: str) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     script = cli.run("completion", shell).out
 
     subprocess.run([shell, "-n"], input=script, check=True)
