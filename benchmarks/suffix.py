@@ -1,4 +1,4 @@
-"""What do the last ten events of a long session cost, against reading all of it?
+"""Do the last ten events of a long session cost a hundredth of reading all of it?
 
 On each medium. Floor: `sessions.read` from the first event on, which checks the whole chain. Ours
 finds the event before the ten by halving the log (attachstore/sessions/suffix.py).
@@ -12,14 +12,15 @@ from attachstore import Store
 from benchmarks.measure import Plan, Question, Row, interleave, main
 
 QUESTION = Question(
-    text="read the last 10 events / read all",
+    text="read the last 10 events, 100 times / read all, once",
     floor="read and check all events",
-    target=0.01,
+    target=1.0,
     ours_durable="reads only",
     floor_durable="reads only",
 )
 APPEND_EVENTS = 10_000
 LAST = 10
+TIMES = 100
 
 
 async def measure(plan: Plan) -> list[Row]:
@@ -35,10 +36,11 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
         await session.close()
 
         async def ours() -> None:
-            assert (
-                len([each async for each in store.sessions.read("s-1", after=events - LAST)])
-                == LAST
-            )
+            for _ in range(TIMES):
+                seen = 0
+                async for _event in store.sessions.read("s-1", after=events - LAST):
+                    seen += 1
+                assert seen == LAST
 
         async def floor() -> None:
             seen = 0
@@ -47,7 +49,7 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
             assert seen == events
 
         ratios = await interleave(ours, floor, rounds=plan.choose(full=3, quick=2))
-    question = dataclasses.replace(QUESTION, text=f"{QUESTION.text} ({kind})")
+    question = dataclasses.replace(QUESTION, text=f"{QUESTION.text}: {kind}")
     return [Row(question=question, size=f"{events} events", ratios=ratios)]
 
 

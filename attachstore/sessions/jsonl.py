@@ -108,8 +108,9 @@ class JsonlMedium:
         self._names.check()
         with storage_errors(self._directory(name)):
             self._remove_stale(name)
-            descriptor = self._open(name, self._disk.open_write)
-        return LogFile(self._disk, descriptor, self._log_path(name), name, self._names)
+            path = self._log_path(name)
+            descriptor = self._open(name, path, self._disk.open_write)
+        return LogFile(self._disk, descriptor, path, name, self._names)
 
     def delete(self, name: SessionName) -> None:
         self._names.check()
@@ -127,9 +128,10 @@ class JsonlMedium:
     # -- reading ---------------------------------------------------------------------------
 
     def open(self, name: SessionName) -> LogFile:
-        with storage_errors(self._log_path(name)):
-            descriptor = self._open(name, self._disk.open_read)
-        return LogFile(self._disk, descriptor, self._log_path(name), name, self._names)
+        path = self._log_path(name)  # made once: a listing opens thousands
+        with storage_errors(path):
+            descriptor = self._open(name, path, self._disk.open_read)
+        return LogFile(self._disk, descriptor, path, name, self._names)
 
     def exists(self, name: SessionName) -> bool:
         with storage_errors(self._log_path(name)):
@@ -174,8 +176,7 @@ class JsonlMedium:
         self._names.sync(path.parent, undo=lambda: new.take_back(path))
         self._names.sync(self._sessions, undo=lambda: new.take_back(path))
 
-    def _open(self, name: SessionName, opener: Callable[[Path], int]) -> int:
-        path = self._log_path(name)
+    def _open(self, name: SessionName, path: Path, opener: Callable[[Path], int]) -> int:
         try:
             descriptor = opener(path)
         except _NO_FILE:
@@ -234,7 +235,7 @@ class JsonlMedium:
         return self._sessions / name.segment
 
     def _log_path(self, name: SessionName) -> Path:
-        return self._directory(name) / LOG
+        return self._sessions.joinpath(name.segment, LOG)
 
     def _missing(self, name: SessionName) -> SessionMissingError:
         return SessionMissingError(where=self.where(name), session=name.id)

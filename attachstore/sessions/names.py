@@ -20,6 +20,7 @@ SEGMENT_BYTES_MAX = 200
 
 _KEPT_OF_LONG = 100
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
+_PLAIN_ID = re.compile(rf"[A-Za-z0-9_-][A-Za-z0-9_.-]{{0,{SEGMENT_BYTES_MAX - 1}}}")
 _SEGMENT = re.compile(r"(?!\.)(?:[A-Za-z0-9_.-]|%[0-9A-F]{2})+")
 _LONG_SEGMENT = re.compile(r"[A-Za-z0-9_.%-]{100}~[0-9a-f]{64}")
 
@@ -65,6 +66,8 @@ class SessionName:
 
 def escape(session_id: str) -> str:
     """The path segment of a session id, at most 200 bytes. Raises InvalidSessionIdError."""
+    if isinstance(session_id, str) and _PLAIN_ID.fullmatch(session_id):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+        return session_id  # nearly all are, and a listing asks several times for each
     raw = _checked(session_id)
     segment = "".join(
         chr(byte) if byte in _PLAIN and (position or byte != ord(".")) else f"%{byte:02X}"

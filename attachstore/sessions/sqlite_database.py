@@ -40,7 +40,7 @@ from attachstore.errors import (
 )
 from attachstore.layout import DATABASE_MARK
 from attachstore.sessions.new_log import NewLog
-from attachstore.sessions.sqlite_errors import sqlite_errors
+from attachstore.sessions.sqlite_errors import sqlite_errors, translated
 from attachstore.sessions.sqlite_format import MIGRATIONS, Migration
 
 APPLICATION_ID = int.from_bytes(DATABASE_MARK, "big")
@@ -92,20 +92,9 @@ class Database:
         with self.reading():
             pass  # what is there now may be another's
 
-    @contextlib.contextmanager
-    def reading(self) -> Generator[sqlite3.Connection]:
+    def reading(self) -> Reading:
         """A connection that writes nothing, for one call."""
-        with sqlite_errors(self.path):
-            connection = self._borrow()
-            try:
-                yield connection
-            except sqlite3.Error:
-                connection.close()
-                raise
-            except BaseException:
-                self._give_back(connection)
-                raise
-            self._give_back(connection)
+        return Reading(self)
 
     @contextlib.contextmanager
     def writing(self) -> Generator[sqlite3.Connection]:
@@ -124,6 +113,24 @@ class Database:
                 self._writer = None
                 connection.close()  # which rolls back
                 raise
+
+    def borrow(self) -> sqlite3.Connection:
+        """For `Reading`. May raise sqlite3.Error."""
+        if not self._ready:
+            self._make_ready()
+        with self._guard:
+            self._check_open()
+            if self._idle:
+                return self._idle.pop()
+        return self._connect(reading=True)
+
+    def give_back(self, connection: sqlite3.Connection) -> None:
+        """For `Reading`."""
+        with self._guard:
+            if not self._closed:
+                self._idle.append(connection)
+                return
+        connection.close()
 
     def give_back_space(self) -> None:
         """Shorten the file by what deletions freed. Durable as any write; safe to skip."""
@@ -169,20 +176,6 @@ class Database:
 
     # -- parts -----------------------------------------------------------------------------
 
-    def _borrow(self) -> sqlite3.Connection:
-        self._make_ready()
-        with self._guard:
-            if self._idle:
-                return self._idle.pop()
-        return self._connect(reading=True)
-
-    def _give_back(self, connection: sqlite3.Connection) -> None:
-        with self._guard:
-            if not self._closed:
-                self._idle.append(connection)
-                return
-        connection.close()
-
     def _writing_connection(self) -> sqlite3.Connection:
         self._make_ready()
         if self._writer is None:
@@ -192,9 +185,7 @@ class Database:
     def _make_ready(self) -> None:
         """Before the first use: invariant (3), and the newest format."""
         with self._guard:
-            if self._closed:
-                message = "the store is closed"
-                raise ValueError(message)
+            self._check_open()
             if self._ready:
                 return
             _check_library(self.path)
@@ -202,6 +193,11 @@ class Database:
             if not self._is_read_only:
                 self._migrate()
             self._ready = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise ValueError(message)
 
     def _connect(self, *, reading: bool) -> sqlite3.Connection:
         connection = self._open(reading=reading)
@@ -333,6 +329,28 @@ class Database:
             connection.close()
         content[_WAL_MARKS] = b"\2\2"
         return bytes(content)
+
+
+class Reading:
+    """`with Reading(database) as connection`. A class, because a listing enters thousands."""
+
+    __slots__ = ("_connection", "_database")
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> sqlite3.Connection:
+        try:
+            self._connection = self._database.borrow()
+        except (sqlite3.Error, MemoryError) as error:
+            raise translated(error, str(self._database.path)) from error
+        return self._connection
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, sqlite3.Error | MemoryError):
+            self._connection.close()
+            raise translated(error, str(self._database.path)) from error
+        self._database.give_back(self._connection)
 
 
 def _ask(connection: sqlite3.Connection, pragma: str) -> int | str:

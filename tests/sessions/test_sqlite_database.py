@@ -340,6 +340,35 @@ def test_what_sqlite_says_becomes_what_a_caller_can_do(
     assert "it said so" in str(translated(said, "there")) or error is SessionBusyError
 
 
+def test_memory_that_runs_out_is_no_disk_error(place: SqlitePlace, logs: SessionLogs) -> None:
+    """In a process of its own: SQLite's heap limit can only be lowered."""
+    filled(logs, "s-1", "x" * 100_000)
+    program = (
+        "import sqlite3, sys\n"
+        "from pathlib import Path\n"
+        "from attachstore.disk import Disk\n"
+        "from attachstore.errors import ResourceExhaustedError\n"
+        "from attachstore.sessions import SessionLogs\n"
+        "from attachstore.sessions.sqlite import SqliteMedium\n"
+        "logs = SessionLogs(SqliteMedium(Path(sys.argv[1]), Disk()), lambda reference: None)\n"
+        "logs.list()\n"
+        "memory = sqlite3.connect(':memory:')\n"
+        "try: memory.execute('PRAGMA hard_heap_limit = 1')\n"
+        "except MemoryError: pass\n"  # for its own answer: the limit holds
+        "try: list(logs.events('s-1'))\n"
+        "except ResourceExhaustedError: print('told')\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(place.root)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stdout == "told\n", done.stderr
+
+
 def test_a_full_disk_stops_the_append_and_loses_nothing(
     place: SqlitePlace, medium: SqliteMedium, logs: SessionLogs
 ) -> None:
