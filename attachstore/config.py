@@ -97,6 +97,8 @@ def _media_types(value: object) -> frozenset[str]:
 
 
 PRESET_NAMES = ("anthropic", "openai", "gemini")
+SESSION_MEDIA = ("jsonl", "sqlite")
+"""As attachstore/opening.py has them; named here too, because importing that loads the store."""
 _NO_PRESET = "none"
 
 
@@ -104,6 +106,12 @@ def _preset(value: object) -> str:
     if isinstance(value, str) and value.strip().lower() in {_NO_PRESET, *PRESET_NAMES}:
         return value.strip().lower()
     raise ValueError(f"one of {', '.join((_NO_PRESET, *PRESET_NAMES))} is expected")
+
+
+def _sessions(value: object) -> str:
+    if isinstance(value, str) and value.strip().lower() in SESSION_MEDIA:
+        return value.strip().lower()
+    raise ValueError(f"one of {', '.join(SESSION_MEDIA)} is expected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,7 @@ _METAVARS: Mapping[Callable[[object], Any], str] = {
     _switch: "BOOL",
     _media_types: "TYPE,...",
     _preset: "NAME",
+    _sessions: "MEDIUM",
 }
 
 _SETTINGS = (
@@ -153,6 +162,12 @@ _SETTINGS = (
         "Accept a file system that cannot sync, and its losses.",
     ),
     Setting("event_bytes_max", _size, "16MiB", "Longest log line of an event."),
+    Setting(
+        "sessions",
+        _sessions,
+        SESSION_MEDIA[0],
+        "Where a new store keeps its session logs: jsonl (files) or sqlite (one database).",
+    ),
     Setting(
         "preset",
         _preset,
@@ -191,6 +206,8 @@ class Settings:
     store: str
     weak_durability: bool
     event_bytes_max: int
+    sessions: str | None
+    """None: the medium that the store has, or the default one for a new store."""
     preset: str | None
     limits: Mapping[str, Any]
     file: Path | None
@@ -241,6 +258,7 @@ def load_settings(
         store=store,
         weak_durability=found.pop("weak_durability", False),
         event_bytes_max=found.pop("event_bytes_max", EVENT_BYTES_MAX),
+        sessions=found.pop("sessions", None),
         preset=None if preset == _NO_PRESET else preset,
         limits=found,
         file=file,

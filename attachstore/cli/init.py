@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from attachstore.cli.command import Command
+from attachstore.cli.command import Command, SettingOption
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import visible
 
@@ -12,15 +12,20 @@ from attachstore.cli.output import visible
 @click.command(
     "init",
     cls=Command,
+    params=[SettingOption("sessions")],
     short_help="Create a store.",
-    examples=["attachstore --store ./store init"],
+    examples=[
+        "attachstore --store ./store init",
+        "attachstore --store ./store init --sessions sqlite",
+    ],
 )
 @pass_invocation
 def command(invocation: Invocation) -> None:
     """Create a store.
 
     The directory must be new or empty. Other commands that write do this on first use, so `init`
-    is for making sure: it succeeds if the store is there already, and says so.
+    is for making sure: it succeeds if the store is there already, and says so. Where session logs
+    are kept is chosen here and stays.
     """
     invocation.run(lambda: _init(invocation))
 
@@ -42,6 +47,7 @@ async def _init(invocation: Invocation) -> None:
                 "store": place,
                 "id": marker.id if marker else None,
                 "created_at": marker.created_at if marker else None,
+                "sessions": marker.sessions if marker else None,
                 "created": created,
             },
             f"{'created' if created else 'there is already'} a store in {visible(place)}",

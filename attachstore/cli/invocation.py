@@ -66,6 +66,7 @@ class Invocation:
             read_only=read_only,
             weak_durability=settings.weak_durability,
             event_bytes_max=settings.event_bytes_max,
+            sessions=settings.sessions,
             decode_in_process=True,  # a command soon ends: no worker would pay for its start
         ) as store:
             yield store
