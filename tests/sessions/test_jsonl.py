@@ -19,6 +19,7 @@ from attachstore.errors import (
 )
 from attachstore.sessions import SessionLogs
 from attachstore.sessions.jsonl import JsonlMedium
+from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import (
     SessionMediumConformance,
@@ -50,6 +51,10 @@ class TestDamageInJsonl(SessionDamageConformance):
 
 
 class TestSuffixInJsonl(SessionSuffixConformance):
+    pass
+
+
+class TestContractInJsonl(SessionContractConformance):
     pass
 
 

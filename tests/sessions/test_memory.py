@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import SessionMediumConformance
 from tests.conformance.session_suffix import SessionSuffixConformance
@@ -23,6 +24,12 @@ class TestDamageInMemory(SessionDamageConformance):
 
 
 class TestSuffixInMemory(SessionSuffixConformance):
+    @pytest.fixture
+    def place(self) -> MemoryPlace:
+        return MemoryPlace()
+
+
+class TestContractInMemory(SessionContractConformance):
     @pytest.fixture
     def place(self) -> MemoryPlace:
         return MemoryPlace()

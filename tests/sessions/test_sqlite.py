@@ -20,6 +20,7 @@ from attachstore.errors import (
 )
 from attachstore.sessions import JsonlMedium, SessionLogs
 from attachstore.sessions.sqlite import SqliteMedium
+from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import (
     REFERENCE,
@@ -56,6 +57,10 @@ class TestDamageInSqlite(SessionDamageConformance):
 
 
 class TestSuffixInSqlite(SessionSuffixConformance):
+    pass
+
+
+class TestContractInSqlite(SessionContractConformance):
     pass
 
 
