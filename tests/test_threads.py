@@ -348,6 +348,7 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     """Case 141: 100 rounds of 2 MiB, cancelled after 0 to 5 ms."""
     store = make_store(tmp_path / "store")
     chance = random.Random(141)
+    gc.collect()  # what earlier tests left to the collector is not counted
     before = sum(1 for _ in Path("/proc/self/fd").iterdir())
 
     def put(cancel: CancelFlag, data: bytes) -> None:
@@ -373,4 +374,4 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     there = list(store.digests())
     assert len(there) >= finished
     assert all(store.verify(digest).error is None for digest in there)
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) == before
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
