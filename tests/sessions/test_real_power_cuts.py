@@ -1,0 +1,186 @@
+"""Power cuts of a real file system with its real recovery, on every medium that syncs.
+
+SQLite does its own reading and writing, below the disk seam, so no fake disk can cut its power.
+Here an ext4 image is shut down the hard way while a process writes to it: all that was not synced
+is dropped, the journal is replayed at the next mount. The instrument is checked first: a writer
+that does not sync must be seen to lose.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from attachstore.disk import Disk
+from attachstore.errors import SessionMissingError
+from attachstore.sessions import JsonlMedium, SessionLogs, SessionMedium
+from attachstore.sessions.sqlite import SqliteMedium
+from tests.conformance.session_place import confirm, content_of
+
+# From the kernel's fs/ext4/ext4.h: EXT4_IOC_SHUTDOWN, EXT4_GOING_FLAGS_NOLOGFLUSH.
+_SHUTDOWN = 0x8004587D
+_NO_LOG_FLUSH = 2
+_IMAGE_BYTES = 48 << 20
+
+WRITER = """
+import os, sys
+from pathlib import Path
+from attachstore.disk import Disk
+from attachstore.errors import SessionMissingError
+from attachstore.sessions import SessionLogs
+from attachstore.sessions.jsonl import JsonlMedium
+from attachstore.sessions.sqlite import SqliteMedium
+from attachstore.sessions.sqlite_database import Database
+
+class Unsynced(Disk):
+    def sync_file(self, descriptor): pass
+    def sync_data(self, descriptor): pass
+    def sync_directory(self, path): pass
+
+root, kind, synced = Path(sys.argv[1]), sys.argv[2], sys.argv[3] == "synced"
+if not synced:
+    Database._insist_on_durability = (
+        lambda self, connection: connection.execute("PRAGMA synchronous = OFF")
+    )
+disk = Disk() if synced else Unsynced()
+medium = {"jsonl": JsonlMedium, "sqlite": SqliteMedium}[kind](root, disk)
+logs = SessionLogs(medium, lambda reference: None)
+for attempt in range(1000000):
+    name = f"s-{attempt % 4}"
+    try:
+        log = logs.load(name)
+    except SessionMissingError:
+        log = logs.create(name)
+    number = log.head
+    log.append_many([("message", [number + more, "x" * 900]) for more in range(1 + attempt % 3)])
+    os.write(1, f"{name} {log.head}\\n".encode())
+    if attempt % 5 == 0:
+        log.close()
+"""
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
+
+class Machine:
+    """A file system in an image, whose power can be cut."""
+
+    def __init__(self, directory: Path) -> None:
+        self.image = directory / "image"
+        self.mounted = directory / "mounted"
+        self.mounted.mkdir()
+        with self.image.open("wb") as file:
+            file.truncate(_IMAGE_BYTES)
+        run("mkfs.ext4", "-q", "-F", str(self.image))
+        self.start()
+
+    def start(self) -> None:
+        run("mount", "-o", "loop", str(self.image), str(self.mounted))
+
+    def cut_power(self) -> None:
+        """Drop every byte that is not on the disk, with the part of the journal that is not."""
+        descriptor = os.open(self.mounted, os.O_RDONLY)
+        try:
+            fcntl.ioctl(descriptor, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+        finally:
+            os.close(descriptor)
+
+    def stop(self) -> None:
+        run("umount", str(self.mounted))
+
+    def scrap(self) -> None:
+        with contextlib.suppress(subprocess.SubprocessError):
+            run("umount", "--lazy", str(self.mounted))
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    machine: Machine | None = None
+    try:
+        machine = Machine(tmp_path)
+    except (OSError, subprocess.SubprocessError) as error:
+        pytest.skip(f"no loop image can be made here: {error}")
+    try:
+        yield machine
+    finally:
+        machine.scrap()
+
+
+def make(kind: str, root: Path) -> SessionMedium:
+    return {"jsonl": JsonlMedium, "sqlite": SqliteMedium}[kind](root, Disk())
+
+
+def promises_until_the_cut(
+    machine: Machine, kind: str, how: str, running_s: float
+) -> dict[str, int]:
+    """What a writer was promised before its power was cut: each session's head."""
+    command = [sys.executable, "-c", WRITER, str(machine.mounted), kind, how]
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert writer.stdout is not None
+    select.select([writer.stdout], [], [], 30)  # the first promise
+    time.sleep(running_s)
+    machine.cut_power()
+    writer.kill()
+    output, _ = writer.communicate()
+    machine.stop()
+    machine.start()
+    heads: dict[str, int] = {}
+    for line in output.decode().splitlines():
+        name, head = line.split()
+        heads[name] = int(head)
+    assert heads, "the writer never got anywhere"
+    return heads
+
+
+def head_found(logs: SessionLogs, name: str) -> int:
+    """What is there after the reboot; whatever it is, it is a prefix of what was written."""
+    try:
+        log = logs.load(name)
+    except SessionMissingError:
+        return 0
+    numbers = [number for number, _ in content_of(logs, name)]
+    assert numbers == list(range(log.head))
+    return log.head
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
+def test_no_promise_is_broken_by_a_power_cut(machine: Machine, kind: str) -> None:
+    for create in (JsonlMedium.create, SqliteMedium.create):
+        create(machine.mounted, Disk()).close()
+
+    promised: dict[str, int] = {}
+    for round_ in range(6):
+        promised |= promises_until_the_cut(machine, kind, "synced", 0.05 * round_)
+
+        logs = SessionLogs(make(kind, machine.mounted), confirm)
+        for name, head in promised.items():
+            assert head_found(logs, name) >= head
+        logs.close()
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["jsonl", "sqlite"])
+def test_a_writer_that_does_not_sync_is_seen_to_lose(machine: Machine, kind: str) -> None:
+    """Otherwise the test above would prove nothing."""
+    for create in (JsonlMedium.create, SqliteMedium.create):
+        create(machine.mounted, Disk()).close()
+    os.sync()
+
+    promised = promises_until_the_cut(machine, kind, "unsynced", 0.3)
+
+    logs = SessionLogs(make(kind, machine.mounted), confirm)
+    lost = sum(head - min(head, head_found(logs, name)) for name, head in promised.items())
+    assert lost > 0
+    logs.close()
