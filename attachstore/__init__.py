@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from attachstore.reference import Reference
     from attachstore.replay.steps import Outcome, Resolved, Step
     from attachstore.sessions.event import Event, SessionHeader, SessionSummary, SessionView
-    from attachstore.sessions.sessions import Session, Sessions
+    from attachstore.sessions.session import Session
+    from attachstore.sessions.sessions import Sessions
+    from attachstore.sessions.write_behind import EmitPolicy
     from attachstore.status import ObjectStatus, Use
     from attachstore.store import Store
     from attachstore.streams import AttachmentStream, Offer
@@ -40,6 +42,7 @@ _HOMES = {
     "CommitOutcome": "objects.store",
     "Committed": "objects.store",
     "Digest": "digest",
+    "EmitPolicy": "sessions.write_behind",
     "Event": "sessions.event",
     "Finding": "integrity.report",
     "ObjectStatus": "status",
@@ -48,7 +51,7 @@ _HOMES = {
     "Reference": "reference",
     "Resolved": "replay.steps",
     "ScanReport": "integrity.report",
-    "Session": "sessions.sessions",
+    "Session": "sessions.session",
     "SessionHeader": "sessions.event",
     "SessionSummary": "sessions.event",
     "SessionView": "sessions.event",
@@ -65,6 +68,7 @@ __all__ = [
     "CommitOutcome",
     "Committed",
     "Digest",
+    "EmitPolicy",
     "Event",
     "Finding",
     "ObjectStatus",

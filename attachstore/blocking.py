@@ -134,6 +134,7 @@ class Store:
         threads_max: int = asynchronous.THREADS_MAX,
         decode_in_process: bool = False,
         sessions: str | None = None,
+        emit: asynchronous.EmitPolicy | None = None,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""
@@ -147,6 +148,7 @@ class Store:
             threads_max=threads_max,
             decode_in_process=decode_in_process,
             sessions=sessions,
+            emit=emit,
             disk=disk,
         )
         loop = _Loop()
@@ -314,6 +316,23 @@ class Session:
     ) -> Event:
         work = self._session.attach(source, type=type, name=name, declared=declared, after=after)
         return self._loop.wait(work)
+
+    @property
+    def queued(self) -> int:
+        return self._session.queued
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._session.failure
+
+    def emit(self, type: str, data: object) -> None:  # noqa: A002 - as in `append`
+        self._loop.wait(self._session.emit(type, data))
+
+    def flush(self) -> None:
+        self._loop.wait(self._session.flush())
+
+    def adopt(self, closed: Session) -> None:
+        self._loop.wait(self._session.adopt(closed._session))
 
     def close(self) -> None:
         self._loop.wait(self._session.close())

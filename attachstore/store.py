@@ -33,7 +33,7 @@ from attachstore.reference import Reference
 from attachstore.replay import ExportReport, PageReport, Step, export, replay, strict, write_page
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
-from attachstore.sessions.sessions import Sessions
+from attachstore.sessions.sessions import EmitPolicy, Sessions
 from attachstore.status import ObjectStatus, Use, status, uses
 from attachstore.streams import (
     BYTES_LIKE,
@@ -95,6 +95,7 @@ class Store:
         threads_max: int = THREADS_MAX,
         decode_in_process: bool = False,
         sessions: str | None = None,
+        emit: EmitPolicy | None = None,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.
@@ -103,7 +104,8 @@ class Store:
         `await store.close()`. A relative root is resolved now: a later chdir changes nothing.
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
-        `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite".
+        `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite",
+        `emit` how emitted events wait to be written.
 
         Pictures and documents are decoded in worker processes, which start with the first one
         (about 0.3 s) and end with the store: a decoder that crashes costs one attachment. With
@@ -125,13 +127,12 @@ class Store:
             threads_max=threads_max,
             decode_in_process=decode_in_process,
         )
-        make = create and not read_only
+        store.sessions.emit_policy = emit or EmitPolicy()
 
         async def start() -> Self:
-            found = await store._worker.finish(
-                read_or_make, disk, store.root, make=make, sessions=sessions
+            store.marker, store.logs.medium = await store._worker.finish(
+                read_or_make, disk, store.root, make=create and not read_only, sessions=sessions
             )
-            store.marker, store.logs.medium = found
             return store
 
         return Opening(start, store.close)
@@ -141,9 +142,9 @@ class Store:
         return await self._worker.finish(self.objects.sweep)
 
     async def close(self) -> None:
-        """Release every session, wait for running work, end threads and workers.
+        """Write what was emitted, release every session, end threads and workers. Safe to repeat.
 
-        Safe to repeat.
+        If events could not be written all is closed and the error raised: `Session.adopt`.
         """
         if self._worker.closed:
             return

@@ -147,19 +147,24 @@ class Worker:
             ) from None
 
     async def _settle(self, work: asyncio.Future[R], flag: CancelFlag | None) -> R:
-        try:
-            return await asyncio.shield(work)
-        except asyncio.CancelledError:
-            if flag is not None:
-                flag.set()
-            # Never `work.cancel()`: a job still in the queue would be dropped while its
-            # caller's clean-up relies on its having run.
-            while not work.done():
-                with contextlib.suppress(asyncio.CancelledError):  # cancelled again: keep waiting
-                    await asyncio.wait([work])
-            if not work.cancelled():
-                work.exception()  # mark as seen; the cancellation is what the caller asked for
-            raise
+        return await joined(work, None if flag is None else flag.set)
+
+
+async def joined(work: asyncio.Future[R], on_cancel: Callable[[], None] | None = None) -> R:
+    """Wait for `work`; cancelled, call `on_cancel` and wait for the end of it all the same."""
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if on_cancel is not None:
+            on_cancel()
+        # Never `work.cancel()`: a job still in the queue would be dropped while its caller's
+        # clean-up relies on its having run.
+        while not work.done():
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled again: keep waiting
+                await asyncio.wait([work])
+        if not work.cancelled():
+            work.exception()  # mark as seen; the cancellation is what the caller asked for
+        raise
 
 
 _BATCH_ITEMS_MAX = 256

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from attachstore.errors import SessionExistsError, SessionMissingError
 
 if TYPE_CHECKING:
-    from attachstore.sessions.sessions import Session
+    from attachstore.sessions.session import Session
     from attachstore.store import Store
 
 

@@ -16,7 +16,7 @@ from attachstore.errors import AttachstoreError
 
 if TYPE_CHECKING:
     from attachstore.reference import Reference
-    from attachstore.sessions.sessions import Session
+    from attachstore.sessions.session import Session
     from attachstore.store import Store
 
 SESSION = "demo"

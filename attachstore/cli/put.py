@@ -19,7 +19,7 @@ from attachstore.errors import AttachstoreError, RejectedError
 if TYPE_CHECKING:
     from attachstore.objects.store import Committed
     from attachstore.sessions.event import Event
-    from attachstore.sessions.sessions import Session
+    from attachstore.sessions.session import Session
     from attachstore.store import Store
 
 STANDARD_INPUT = "-"

@@ -20,10 +20,13 @@ from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.memory import MemoryMedium
-from attachstore.sessions.sessions import Session, Sessions
+from attachstore.sessions.session import Session
+from attachstore.sessions.sessions import Sessions
+from attachstore.sessions.write_behind import EmitPolicy
 
 __all__ = [
     "Damage",
+    "EmitPolicy",
     "Event",
     "JsonlMedium",
     "MemoryMedium",

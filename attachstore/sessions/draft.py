@@ -6,7 +6,7 @@ What the caller does to the data afterwards changes nothing: the draft holds byt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from attachstore.errors import EventTooLargeError, InvalidEventError
 from attachstore.reference import Reference
@@ -23,6 +23,13 @@ class Draft:
     type_json: bytes
     data_json: bytes
     references: tuple[Reference, ...]
+    time: str | None = None
+    """When it happened; None: when it is written. With it, a draft's place fixes its line."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory while it waits, for limits."""
+        return len(self.type_json) + len(self.data_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,25 @@ def draft(type: str, data: object, *, where: str, event_bytes_max: int) -> Draft
     return Draft(type_json, data_json, tuple(references))
 
 
+def stamped(item: Draft, time: str, *, where: str, event_bytes_max: int) -> Draft:
+    """The draft as of `time`, if its line will fit wherever in the log it comes to stand.
+
+    Raises EventTooLargeError, also for the few bytes that only the longest numbers would need.
+    """
+    last = 2**63 - 1
+    line, _ = record.encode_record(
+        seq=last,
+        time=time,
+        type_json=item.type_json,
+        data_json=b"",
+        batch=last,
+        chain=record.CHAIN_START,
+    )
+    if len(line) + len(item.data_json) > event_bytes_max:
+        raise EventTooLargeError(where=where, event_bytes_max=event_bytes_max)
+    return replace(item, time=time)
+
+
 def place(
     drafts: Sequence[Draft], head: Head, *, time: str, where: str, event_bytes_max: int
 ) -> tuple[bytes, list[Event], Head]:
@@ -69,7 +95,7 @@ def place(
     for item in drafts:
         line, chain = record.encode_record(
             seq=head.seq + 1,
-            time=time,
+            time=item.time or time,
             type_json=item.type_json,
             data_json=item.data_json,
             batch=batch,

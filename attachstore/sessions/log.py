@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attachstore.errors import LogPoisonedError, SequenceConflictError
 from attachstore.reference import Reference
 from attachstore.sessions import record
-from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, place
+from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, place, stamped
 from attachstore.sessions.event import Event, SessionHeader
 from attachstore.sessions.medium import Claim, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
@@ -107,6 +107,25 @@ class SessionLog:
         """Check and encode an event now. Raises InvalidEventError, EventTooLargeError."""
         return draft(type, data, where=self.where, event_bytes_max=self._event_bytes_max)
 
+    def draft_now(self, type: str, data: object) -> Draft:  # noqa: A002
+        """As `draft`, with the time of this moment, to be written later. Raises the same."""
+        return stamped(
+            self.draft(type, data),
+            self._now(),
+            where=self.where,
+            event_bytes_max=self._event_bytes_max,
+        )
+
+    def confirm(self, drafts: Iterable[Draft], cancel: CancelFlag | None = None) -> None:
+        """Check every reference in the drafts.
+
+        Raises DanglingReferenceError, HeaderMismatchError.
+        """
+        for reference in dict.fromkeys(ref for item in drafts for ref in item.references):
+            if cancel is not None:
+                cancel.check()
+            self._confirm(reference)
+
     def append_drafts(
         self,
         drafts: Sequence[Draft],
@@ -127,10 +146,7 @@ class SessionLog:
             SessionBusyError, SessionExistsError: at the first append, another was first.
         """
         self._check_usable()
-        for reference in dict.fromkeys(ref for item in drafts for ref in item.references):
-            if cancel is not None:
-                cancel.check()
-            self._confirm(reference)
+        self.confirm(drafts, cancel)
         with self.lock:
             self._check_usable()
             if self.state is State.COLD:

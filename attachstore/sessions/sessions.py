@@ -1,8 +1,13 @@
-"""Sessions and Session: the asynchronous face of session logs, `store.sessions`.
+"""Sessions: the asynchronous face of session logs, `store.sessions`.
 
-Every method runs one blocking function in the store's threads. Appends to one session go in the
-order in which they were called; each event is encoded at the call, so that what the caller does
-to its data afterwards changes nothing.
+Every method runs one blocking function in the store's threads. What a session that is written
+does is in session.py.
+
+Invariants
+
+ (1) Whoever loads a session that this store holds gets the same Session; so does whoever loads
+     one that has events which could not be written yet.
+ (2) A Session with events to write is kept until they are written, whoever forgets it.
 """
 
 from __future__ import annotations
@@ -10,134 +15,24 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
-from attachstore.reference import Reference
-from attachstore.sessions.draft import Draft
 from attachstore.sessions.event import (
     Event,
     RepairReport,
-    SessionHeader,
     SessionSummary,
     SessionView,
 )
 from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.names import SessionName
 from attachstore.sessions.reading import Damaged
+from attachstore.sessions.session import Put, Session
+from attachstore.sessions.session_writer import SessionWriter
+from attachstore.sessions.write_behind import EmitPolicy
 from attachstore.threads import CancelFlag, Worker
-
-
-class HasReference(Protocol):
-    """What committing an attachment returns."""
-
-    @property
-    def reference(self) -> Reference: ...
-
-
-class Put(Protocol):
-    """`Store.put`, as far as sessions need it."""
-
-    def __call__(
-        self, source: Any, *, name: str | None = None, declared: str | None = None
-    ) -> Awaitable[HasReference]: ...
-
-
-class Session:
-    """A session that this store writes to. Made by `Sessions`.
-
-    Holds the session's lock from `load`, or from the first append after `create` and `fork`,
-    until it is closed. An async context manager: leaving it closes the session.
-    """
-
-    def __init__(self, log: SessionLog, worker: Worker, put: Put) -> None:
-        self._log = log
-        self._worker = worker
-        self._put = put
-        self._order = asyncio.Lock()
-
-    @property
-    def id(self) -> str:
-        return self._log.id
-
-    @property
-    def header(self) -> SessionHeader:
-        return self._log.header
-
-    @property
-    def head(self) -> int:
-        """`seq` of the newest acknowledged event; 0 if there is none."""
-        return self._log.head
-
-    @property
-    def head_chain(self) -> str:
-        """The chain at the head, 32 hex digits: equal chains at one `seq`, equal histories."""
-        return self._log.head_chain
-
-    async def append(
-        self,
-        type: str,  # noqa: A002 - the name of the field
-        data: object,
-        *,
-        after: int | None = None,
-    ) -> Event:
-        """Add one event; it is durable on return. `data` is any JSON value, with references.
-
-        `after` says which `seq` the caller believes to be the head. To retry after a
-        CancelledError without writing twice, give the head from before the first try.
-
-        Raises:
-            InvalidEventError, EventTooLargeError: it cannot be written exactly.
-            DanglingReferenceError, HeaderMismatchError: a reference in it is not what the
-                store holds.
-            SequenceConflictError: the head is not at `after`.
-            LogPoisonedError: an earlier append failed; load the session again.
-            UnavailableError: the medium failed; whether the event is there, a load will show.
-        """
-        events = await self._append([self._log.draft(type, data)], after)
-        return events[0]
-
-    async def append_many(
-        self, events: Iterable[tuple[str, object]], *, after: int | None = None
-    ) -> list[Event]:
-        """Add (type, data) pairs as one contiguous batch with one sync. Raises as `append`."""
-        return await self._append([self._log.draft(*event) for event in events], after)
-
-    async def attach(
-        self,
-        source: Any,
-        *,
-        type: str = "attachment",  # noqa: A002 - as in `append`
-        name: str | None = None,
-        declared: str | None = None,
-        after: int | None = None,
-    ) -> Event:
-        """Commit an attachment and append the event `{"file": reference}`.
-
-        Raises as `Store.attach` and `append`. If the append fails, the object stays,
-        unreferenced.
-        """
-        committed = await self._put(source, name=name, declared=declared)
-        return await self.append(type, {"file": committed.reference}, after=after)
-
-    async def close(self) -> None:
-        """Let other writers have the session. Waits for a running append. Safe to repeat."""
-        await self._worker.finish(self._log.close)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _append(self, drafts: Sequence[Draft], after: int | None) -> list[Event]:
-        async with self._order:  # threads would take turns in any order
-
-            def append(cancel: CancelFlag) -> list[Event]:
-                return self._log.append_drafts(drafts, after=after, cancel=cancel)
-
-            return await self._worker.run(append)
 
 
 class Sessions:
@@ -147,10 +42,17 @@ class Sessions:
         self._logs = logs
         self._worker = worker
         self._put = put
-        self._sessions: weakref.WeakValueDictionary[SessionLog, Session] = (
+        self.emit_policy = EmitPolicy()
+        """For sessions that are handed out from now on."""
+        self._writers: weakref.WeakValueDictionary[str, SessionWriter] = (
             weakref.WeakValueDictionary()
         )
+        self._sessions: weakref.WeakValueDictionary[SessionWriter, Session] = (
+            weakref.WeakValueDictionary()
+        )
+        self._unsaved: set[SessionWriter] = set()
         self._loading: Counter[str] = Counter()
+        self._closed = False
 
     async def create(
         self,
@@ -164,6 +66,7 @@ class Sessions:
         `meta` is plain JSON, its `title` is shown in listings; `cwd` defaults to the process's
         working directory. Raises SessionExistsError, InvalidSessionIdError, InvalidEventError.
         """
+        self._check_open()
 
         def create(_: CancelFlag) -> SessionLog:
             return self._logs.create(session_id, meta=meta, cwd=cwd)
@@ -175,10 +78,15 @@ class Sessions:
 
         An uncommitted tail is moved aside. With `close_turn` a turn that was left open is closed
         by a `turn/end` event. Reads and checks the whole log. A session that this store holds
-        already is returned as it is, the same object.
+        already is returned as it is, the same object; so is one with events that could not be
+        written yet.
 
         Raises SessionMissingError, SessionBusyError, LogDamagedError.
         """
+        self._check_open()
+        kept = self._with_events(session_id)
+        if kept is not None:
+            return self._face(kept)
 
         def load(cancel: CancelFlag) -> SessionLog:
             return self._logs.load(session_id, close_turn=close_turn, cancel=cancel)
@@ -237,6 +145,7 @@ class Sessions:
         `meta` defaults to the parent's. Raises SessionMissingError, SessionExistsError,
         LogDamagedError (before the fork point), SequenceConflictError (there is no event `at`).
         """
+        self._check_open()
 
         def fork(cancel: CancelFlag) -> SessionLog:
             return self._logs.fork(session_id, at=at, id=id, meta=meta, cancel=cancel)
@@ -246,8 +155,11 @@ class Sessions:
     async def delete(self, session_id: str) -> None:
         """Remove the log, durably; objects stay. A session held here is closed first.
 
+        Events that were emitted and not written yet go with it.
         Raises SessionMissingError, SessionBusyError.
         """
+        for writer in self._all_of(session_id):
+            await writer.forget()
         await self._worker.finish(self._logs.delete, session_id)
 
     async def repair(self, session_id: str) -> RepairReport:
@@ -258,22 +170,64 @@ class Sessions:
         return await self._worker.run(lambda cancel: self._logs.repair(session_id, cancel=cancel))
 
     async def close(self, session_id: str) -> None:
-        """Close a session if this store holds it."""
+        """Close a session if this store holds it. Raises as `Session.close`."""
+        for writer in self._all_of(session_id):
+            await writer.close()
         held = self._logs.held(session_id)
         if held is not None:
             await self._worker.finish(held.close)
 
     async def close_all(self) -> None:
-        """Close every session and the medium; for `Store.close`. Safe to repeat."""
+        """Write what was emitted, close every session and the medium; for `Store.close`.
+
+        If events could not be written, everything is closed all the same and the first error is
+        raised; the events stay in their Session, see `Session.adopt`. Safe to repeat.
+        """
+        self._closed = True
+        closing = [writer.settle() for writer in {*self._writers.values(), *self._unsaved}]
+        outcomes = await asyncio.gather(*closing, return_exceptions=True)
         await self._worker.finish(self._logs.close)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
 
     def _session(self, log: SessionLog) -> Session:
-        session = self._sessions.get(log)
+        kept = self._with_events(log.id)
+        if kept is not None:
+            return self._face(kept)
+        writer = self._writers.get(log.name.segment)
+        if writer is None or writer.log is not log:
+            writer = SessionWriter(
+                log, self._logs, self._worker, emit=self.emit_policy, unsaved=self._unsaved
+            )
+            self._writers[log.name.segment] = writer
+        return self._face(writer)
+
+    def _face(self, writer: SessionWriter) -> Session:
+        session = self._sessions.get(writer)
         if session is None:
-            session = self._sessions[log] = Session(log, self._worker, self._put)
+            session = self._sessions[writer] = Session(writer, self._put)
         return session
+
+    def _with_events(self, session_id: str) -> SessionWriter | None:
+        """Who still has events of that session to write, unless it was closed."""
+        open_ones = (each for each in self._unsaved if each.id == session_id and not each.closed)
+        return next(open_ones, None)
+
+    def _all_of(self, session_id: str) -> set[SessionWriter]:
+        """Every writer of that session that somebody may still use."""
+        writers = {each for each in self._unsaved if each.id == session_id}
+        current = self._writers.get(SessionName.of(session_id).segment)
+        return writers if current is None else writers | {current}
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "the store is closed"
+            raise ValueError(message)
 
     def _drop_unused(self, log: SessionLog) -> None:
         """The load was cancelled in the last moment: nobody may be left holding the lock."""
-        if log not in self._sessions and self._loading[log.id] <= 1:
+        writer = self._writers.get(log.name.segment)
+        unused = writer is None or writer.log is not log
+        if unused and self._loading[log.id] <= 1:
             log.close()

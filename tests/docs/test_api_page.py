@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import attachstore
-from attachstore.sessions.sessions import Session, Sessions
+from attachstore.sessions.session import Session
+from attachstore.sessions.sessions import Sessions
 from attachstore.store import Store
 from tests.docs.pages import DOCS, headings
 

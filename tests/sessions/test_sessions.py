@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import threading
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from attachstore.disk import Disk
 from attachstore.errors import (
     InvalidEventError,
     LogDamagedError,
@@ -21,60 +18,15 @@ from attachstore.errors import (
     SessionBusyError,
     SessionMissingError,
 )
-from attachstore.reference import Reference
-from attachstore.sessions import JsonlMedium, SessionLogs, Sessions
-from attachstore.threads import Worker
-from tests.conformance.session_medium import REFERENCE, confirm
-from tests.faults import InterceptedDisk
+from attachstore.sessions import Sessions
+from tests.conformance.session_medium import REFERENCE
+from tests.sessions.opened import GateDisk, Opened, data_of
 from tests.sessions.places import JsonlPlace
-
-
-@dataclass
-class Committed:
-    reference: Reference
-
-
-async def put(source: Any, *, name: str | None = None, declared: str | None = None) -> Committed:
-    assert source == b"shot"
-    return Committed(REFERENCE)
-
-
-class GateDisk(InterceptedDisk):
-    """Stops before one kind of call until it is let go on."""
-
-    def __init__(self, method: str) -> None:
-        super().__init__()
-        self.method = method
-        self.reached = threading.Event()
-        self.go_on = threading.Event()
-
-    def intercept(self, method: str, call: Any, arguments: tuple[Any, ...]) -> Any:
-        if method == self.method:
-            self.reached.set()
-            assert self.go_on.wait(30)
-        return call()
-
-    async def wait_reached(self) -> None:
-        while not self.reached.is_set():
-            await asyncio.sleep(0.001)
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> JsonlPlace:
     return JsonlPlace(tmp_path)
-
-
-class Opened:
-    """Sessions with a worker of their own."""
-
-    def __init__(self, place: JsonlPlace, disk: Disk | None = None) -> None:
-        self.worker = Worker("test", 4)
-        self.logs = SessionLogs(JsonlMedium(place.root, disk or Disk()), confirm)
-        self.sessions = Sessions(self.logs, self.worker, put)
-
-    async def close(self) -> None:
-        await self.sessions.close_all()
-        self.worker.close()
 
 
 @pytest.fixture
@@ -87,10 +39,6 @@ async def opened(place: JsonlPlace) -> AsyncIterator[Opened]:
 @pytest.fixture
 def sessions(opened: Opened) -> Sessions:
     return opened.sessions
-
-
-async def data_of(sessions: Sessions, session_id: str, **options: Any) -> list[Any]:
-    return [event.data async for event in sessions.read(session_id, **options)]
 
 
 async def test_a_session_from_its_creation_to_its_deletion(sessions: Sessions) -> None:

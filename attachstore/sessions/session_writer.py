@@ -1,0 +1,139 @@
+"""SessionWriter: what a Session and `Sessions` share of one session that is written here.
+
+It joins the log, which blocks, and the queue of emitted events, and says who may write when: an
+append and a close go behind what was emitted before them.
+
+Invariants
+
+ (1) `log` is changed and closed only by whoever has the queue's turn, so an attempt never finds
+     the log it opened closed under it.
+ (2) Once `close` was called nothing new is taken; after it has ended the log is closed, whatever
+     the outcome, and each later attempt to write what it left closes it again.
+ (3) A writer with events in its queue is in `unsaved`: whoever drops a session does not drop its
+     events with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from attachstore.errors import LogPoisonedError
+from attachstore.sessions.attempt import Attempt
+from attachstore.sessions.draft import Draft
+from attachstore.sessions.event import Event
+from attachstore.sessions.log import SessionLog, State
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.write_behind import EmitPolicy, WriteBehind
+from attachstore.threads import CancelFlag, Worker, joined
+
+
+class SessionWriter:
+    def __init__(
+        self,
+        log: SessionLog,
+        logs: SessionLogs,
+        worker: Worker,
+        *,
+        emit: EmitPolicy,
+        unsaved: set[SessionWriter],
+    ) -> None:
+        self.log = log
+        self.queue = WriteBehind(
+            log.id, self._write, worker=worker, policy=emit, on_queue=self._keep
+        )
+        self._logs = logs
+        self._worker = worker
+        self._unsaved = unsaved
+        self._closing: asyncio.Task[None] | None = None
+        self._released = False
+        self._pid = os.getpid()
+
+    @property
+    def id(self) -> str:
+        return self.log.id
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing is not None
+
+    async def emit(self, type: str, data: object) -> None:  # noqa: A002 - as in Session
+        self._check_open()
+        log = self.log
+        if self._pid != os.getpid():
+            message = "the session was opened before os.fork(); load it again in the child"
+            raise ValueError(message)
+        if not self.queue.queued:  # else the next write opens the log anew
+            if log.state is State.CLOSED:
+                raise self._closed()
+            if log.state is State.POISONED:
+                reason = "an append failed"
+                raise LogPoisonedError(where=log.where, session=self.id, reason=reason)
+        draft = log.draft_now(type, data)
+        await self.queue.admit(draft, lambda cancel, item: log.confirm([item], cancel))
+
+    async def append(self, drafts: Sequence[Draft], after: int | None) -> list[Event]:
+        self._check_open()
+
+        def append(cancel: CancelFlag) -> list[Event]:
+            return self.log.append_drafts(drafts, after=after, cancel=cancel)
+
+        async with self.queue.turn():  # threads would take turns in any order
+            return await self._worker.run(append)
+
+    async def adopt(self, other: SessionWriter) -> None:
+        self._check_open()
+        await self.queue.adopt(other.queue)
+
+    async def close(self) -> None:
+        """Write what is queued, release the log. All calls share one outcome."""
+        if self._closing is None:
+            self.queue.seal()
+            work = self.queue.close(self._release)
+            self._closing = asyncio.get_running_loop().create_task(work)
+        await joined(self._closing)
+
+    async def settle(self) -> None:
+        """Close it; if it was closed, try once more to write what that could not."""
+        if self._closing is None:
+            await self.close()
+            return
+        await asyncio.wait({self._closing})
+        if self.queue.queued:
+            await self.queue.drain()
+
+    async def forget(self) -> None:
+        """Give up what is queued, and close: the session is deleted."""
+        await self.queue.forget()
+        await self.close()
+
+    async def _release(self) -> None:
+        await self._worker.finish(self.log.close)
+        self._released = True
+
+    def _write(self, attempt: Attempt) -> None:
+        """In a thread, one at a time."""
+        loaded_since = self._logs.held(self.id) if self._released else None
+        try:
+            attempt.write(self._logs, self.log, self._reopened)
+        finally:
+            if self._released and self.log is not loaded_since:
+                self.log.close()
+
+    def _reopened(self, log: SessionLog) -> None:
+        self.log = log
+
+    def _keep(self, has_events: bool) -> None:
+        if has_events:
+            self._unsaved.add(self)
+        else:
+            self._unsaved.discard(self)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise self._closed()
+
+    def _closed(self) -> ValueError:
+        return ValueError(f"session {self.id!r} is closed")
