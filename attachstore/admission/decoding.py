@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from attachstore.admission import scan
+from attachstore.admission import heif, scan
 from attachstore.admission.defect import Broken, Cut, Defect
-from attachstore.admission.images import FORMATS
+from attachstore.admission.images import DECODED_BY_EXTRA, FORMATS
 from attachstore.admission.pillow import pillow
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.reading import Reader
@@ -93,8 +93,11 @@ class Limits:
 def decode(reader: Reader, media_type: str, size: tuple[int, int], policy: AdmissionPolicy) -> int:
     """Decode all of it; returns the number of frames. `size` is what the probe said.
 
-    Raises AdmissionError for limits, Defect for damage, and whatever a broken medium raises.
+    Raises AdmissionError for limits, Defect for damage, MissingDependencyError for a format whose
+    extra is not installed, and whatever a broken medium raises.
     """
+    if media_type in DECODED_BY_EXTRA:
+        heif.require()  # whatever is wrong with the picture, without it nothing is known
     limits = Limits(policy, media_type)
     reader.seek(0)
     for width, height in FORMATS[media_type].frames(reader, policy.metadata_bytes_max):
@@ -120,6 +123,8 @@ def decode(reader: Reader, media_type: str, size: tuple[int, int], policy: Admis
 
 
 def _decode_frames(reader: Reader, media_type: str, size: tuple[int, int], limits: Limits) -> int:
+    if media_type in DECODED_BY_EXTRA:
+        return heif.decode(reader, media_type, size, limits)
     decoded = 1 if media_type == "image/jpeg" and scan.decode_whole(reader, size) else 0
     reader.seek(0)
     picture = pillow().open(reader, FORMATS[media_type].pillow_format)

@@ -23,7 +23,7 @@ class ImageFormat:
     pillow_format: str
 
 
-def _avif_frames(reader: Reader, _metadata_bytes_max: int) -> Iterator[tuple[int, int]]:
+def _box_frames(reader: Reader, _metadata_bytes_max: int) -> Iterator[tuple[int, int]]:
     """The primary picture; how many follow in a sequence only the decoder says. Raises Defect."""
     size = isobmff.header(reader)
     reader.seek(0)
@@ -41,6 +41,12 @@ FORMATS = {
     "image/webp": ImageFormat(webp.header, webp.frames, "WEBP"),
     "image/bmp": ImageFormat(bmp.header, bmp.frames, "BMP"),
     "image/tiff": ImageFormat(tiff.header, tiff.frames, "TIFF"),
-    "image/avif": ImageFormat(isobmff.header, _avif_frames, "AVIF"),
+    "image/avif": ImageFormat(isobmff.header, _box_frames, "AVIF"),
+    "image/heic": ImageFormat(isobmff.header, _box_frames, "HEIF"),
+    "image/heif": ImageFormat(isobmff.header, _box_frames, "HEIF"),
     "image/vnd.microsoft.icon": ImageFormat(ico.header, ico.frames, "ICO"),
 }
+
+DECODED_BY_EXTRA = frozenset({"image/heic", "image/heif"})
+"""Their decoder is optional. Without it a policy that allows every type stores them unopened, and
+their reference says so by having no dimensions, today and after the extra has come or gone."""

@@ -17,7 +17,7 @@ from attachstore.admission.contents import open_content
 from attachstore.admission.decoders import IN_PROCESS, Decoders, DecodersClosedError
 from attachstore.admission.decoding import PLACE, Limits
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
-from attachstore.admission.images import FORMATS
+from attachstore.admission.images import DECODED_BY_EXTRA, FORMATS
 from attachstore.admission.media_type import OCTET_STREAM, is_textual, normalise
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.probe import probe
@@ -34,6 +34,7 @@ from attachstore.errors import (
     InvalidDocumentError,
     InvalidTextError,
     MediaTypeMismatchError,
+    MissingDependencyError,
     TooManyBytesError,
     TooMuchMetadataError,
     TruncatedImageError,
@@ -166,7 +167,12 @@ class _Inspection:
         header = probe(reader, media_type)
         reader.seek(0)
         self._faulty = False
-        self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
+        try:
+            self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
+        except MissingDependencyError:
+            if media_type not in DECODED_BY_EXTRA or self._policy.names(media_type):
+                raise
+            header = Header(media_type=media_type)  # stored unopened: nothing is said of it
         self._found.header = header
         if header is None and not self._faulty:
             reason = "its header cannot be read"
@@ -197,6 +203,8 @@ class _Inspection:
 
     def _look_at_picture(self, reader: Reader, media_type: str, header: Header | None) -> None:
         if header is None or header.width is None or header.height is None:
+            if media_type in DECODED_BY_EXTRA:
+                self._decode(media_type, (0, 0))  # says first whether there is a decoder
             raise _headless(reader, media_type)
         size = (header.width, header.height)
         violations = Limits.of_header(self._policy, media_type, *size)
@@ -204,9 +212,10 @@ class _Inspection:
             violation.where = self._where
             self._report(violation)
         if not violations:
-            self._found.frames = self._decoders.frames(
-                self._content, media_type, size, self._policy, self._cancel
-            )
+            self._found.frames = self._decode(media_type, size)
+
+    def _decode(self, media_type: str, size: tuple[int, int]) -> int:
+        return self._decoders.frames(self._content, media_type, size, self._policy, self._cancel)
 
     def _guarded(self, media_type: str, look: Callable[[], None]) -> None:
         """Turn what `look` raises into this package's errors, and report them."""

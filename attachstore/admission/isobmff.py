@@ -39,13 +39,40 @@ def media_type(reader: Reader) -> str | None:
 def header(reader: Reader) -> tuple[int, int] | None:
     """The stored size (ispe) of the primary picture, rotation not applied; None if it has none."""
     try:
-        for kind, at, length in _boxes(reader, 0, size_of(reader)):
-            if kind == b"meta" and length <= _META_BYTES_MAX:
-                reader.seek(at)
-                return _primary_size(read_exactly(reader, length, "its header"))
+        return _size_among(_primary_properties(_meta(reader)))
     except (Defect, struct.error, IndexError):
         return None
-    return None
+
+
+def shown_sizes(reader: Reader) -> frozenset[tuple[int, int]]:
+    """What a decoder may make of the primary picture: cropped (clap) and turned (irot).
+
+    Several, because decoders round a clean aperture of a fraction of a pixel as they like.
+    Raises Defect.
+    """
+    properties = _primary_properties(_meta(reader))
+    size = _size_among(properties)
+    sizes: set[tuple[int, int]] = set() if size is None else {size}
+    try:
+        for kind, body in properties:  # applied in the order in which they are listed
+            if kind == b"clap":
+                sizes = _cropped(body)
+            elif kind == b"irot" and body[0] & 1:
+                sizes = {(height, width) for width, height in sizes}
+    except (struct.error, IndexError, ZeroDivisionError):
+        raise Broken("its crop or rotation cannot be read") from None
+    return frozenset(sizes)
+
+
+def stored_sizes(reader: Reader) -> list[tuple[int, int]]:
+    """The size of every picture and tile in it, whichever of them are shown. Raises Defect."""
+    return [
+        struct.unpack(">LL", body[4:12])
+        for kind, container in _inner(dict(_inner(_meta(reader), 4)).get(b"iprp", b""), 0)
+        if kind == b"ipco"
+        for name, body in _inner(container, 0)
+        if name == b"ispe" and len(body) >= 12
+    ]
 
 
 def check_boxes(reader: Reader, wanted: frozenset[bytes]) -> None:
@@ -95,22 +122,50 @@ def _boxes(reader: Reader, start: int, end: int) -> Iterator[tuple[bytes, int, i
     raise Broken(f"it has more than {_BOXES_MAX} boxes")
 
 
-def _primary_size(meta: bytes) -> tuple[int, int] | None:
-    """ispe of the item that pitm names, by way of ipma (ISO/IEC 23008-12)."""
+def _meta(reader: Reader) -> bytes:
+    """The box that describes the pictures; empty if there is none. Raises Defect."""
+    for kind, at, length in _boxes(reader, 0, size_of(reader)):
+        if kind == b"meta" and length <= _META_BYTES_MAX:
+            reader.seek(at)
+            return read_exactly(reader, length, "its header")
+    return b""
+
+
+def _primary_properties(meta: bytes) -> list[tuple[bytes, bytes]]:
+    """Kind and body of each property of the item that pitm names (ISO/IEC 23008-12)."""
     boxes = dict(_inner(meta, 4))
     item = boxes.get(b"pitm")
     if item is None or b"iprp" not in boxes:
-        return None
+        return []
     number = int.from_bytes(item[4 : 6 if item[0] == 0 else 8], "big")
     properties = list(_inner(boxes[b"iprp"], 0))
     store = [entry for kind, body in properties if kind == b"ipco" for entry in _inner(body, 0)]
+    return [
+        store[index - 1]
+        for kind, body in properties
+        if kind == b"ipma"
+        for index in _associations(body, number)
+        if 0 < index <= len(store)
+    ]
+
+
+def _size_among(properties: list[tuple[bytes, bytes]]) -> tuple[int, int] | None:
     for kind, body in properties:
-        if kind == b"ipma":
-            for index in _associations(body, number):
-                if 0 < index <= len(store) and store[index - 1][0] == b"ispe":
-                    width, height = struct.unpack(">LL", store[index - 1][1][4:12])
-                    return (width, height) if width and height else None
+        if kind == b"ispe":
+            width, height = struct.unpack(">LL", body[4:12])
+            return (width, height) if width and height else None
     return None
+
+
+def _cropped(clap: bytes) -> set[tuple[int, int]]:
+    """The clean aperture's size: two fractions, rounded either way."""
+    width, height = _rounded(clap[:8]), _rounded(clap[8:16])
+    return {(across, down) for across in width for down in height}
+
+
+def _rounded(fraction: bytes) -> tuple[int, int]:
+    numerator, denominator = struct.unpack(">LL", fraction)
+    return numerator // denominator, -(-numerator // denominator)
 
 
 def _associations(ipma: bytes, wanted: int) -> list[int]:

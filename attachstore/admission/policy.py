@@ -90,6 +90,10 @@ class AdmissionPolicy:
         main = media_type.partition("/")[0]
         return not self.media_types.isdisjoint({media_type, f"{main}/*", "*/*"})
 
+    def names(self, media_type: str) -> bool:
+        """Whether the type is allowed by its own name, not only by a pattern."""
+        return media_type in self.media_types
+
     def bytes_max_of(self, media_type: str) -> int:
         """The largest attachment of this type; never more than `bytes_max`."""
         del media_type

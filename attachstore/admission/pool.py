@@ -68,6 +68,7 @@ _ERRORS: dict[str, type[AttachstoreError]] = {
         TooManyPixelsError,
         DimensionLimitError,
         TooManyFramesError,
+        DecoderFailedError,
         MissingDependencyError,
     )
 }

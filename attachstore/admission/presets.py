@@ -154,8 +154,8 @@ def gemini(**changes: Any) -> ProviderPolicy:
     """The Gemini API of Google, with attachments inside the request.
 
     PNG, JPEG and WebP, 3 600 pictures; PDF up to 1 000 pages; WAV, MP3, OGG and FLAC; 20 MB for
-    the request. HEIC and HEIF are taken too, and left out here: nothing in this package decodes
-    them, so nothing could be said about their being whole. GIF is not taken.
+    the request. HEIC and HEIF are taken too, and left out here, because their decoder is an extra
+    that may not be installed; where it is, name them in `media_types`. GIF is not taken.
 
     Sources: ai.google.dev/gemini-api/docs, pages "Image understanding", "Document understanding",
     "Audio understanding", "Prompting with media files". As of 2026-11-29.

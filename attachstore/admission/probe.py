@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from attachstore.admission import archive, audio, isobmff, pdf, text
 from attachstore.admission.defect import Defect
-from attachstore.admission.images import FORMATS
+from attachstore.admission.images import DECODED_BY_EXTRA, FORMATS
 from attachstore.admission.media_type import DOCX, PPTX, SVG, XLSX
 from attachstore.admission.reading import Reader, reader_of
 from attachstore.attachment import Header
@@ -40,12 +40,12 @@ def probe(
 def _probe(reader: Reader, media_type: str) -> Header | None:
     image = FORMATS.get(media_type)
     if image is not None:
-        if media_type == "image/avif" and isobmff.media_type(reader) != media_type:
+        if media_type in _BRANDS and isobmff.media_type(reader) not in _BRANDS[media_type]:
             return None
         reader.seek(0)
         size = image.header(reader)
         if size is None:
-            return None
+            return Header(media_type=media_type) if media_type in DECODED_BY_EXTRA else None
         return Header(media_type=media_type, width=size[0], height=size[1])
     confirm = _CONFIRM.get(media_type)
     if confirm is not None and not confirm(reader):
@@ -61,25 +61,30 @@ def has_probe(media_type: str) -> bool:
 def differences(
     reference: Reference, size: int, header: Header | None
 ) -> tuple[tuple[str, str, str], ...]:
-    """(field, logged, actual) for each thing the reference says and the bytes deny; () if none."""
+    """(field, logged, actual) for each thing the reference says and the bytes deny; () if none.
+
+    A picture that was stored without its decoder has a reference without dimensions: it says
+    nothing about them, so the bytes cannot deny it, whatever is installed now.
+    """
     found: list[tuple[str, str, str]] = []
     if size != reference.size:
         found.append(("size", str(reference.size), str(size)))
     if header is None:
         return (*found, ("media_type", reference.media_type, "something else"))
-    for field in ("media_type", "width", "height"):
+    unopened = reference.media_type in DECODED_BY_EXTRA and _is_without_dimensions(reference)
+    for field in ("media_type",) if unopened else ("media_type", "width", "height"):
         logged, actual = getattr(reference, field), getattr(header, field)
         if logged != actual:
             found.append((field, _shown(logged), _shown(actual)))
     return tuple(found)
 
 
+def _is_without_dimensions(reference: Reference) -> bool:
+    return reference.width is None and reference.height is None
+
+
 def _shown(value: object) -> str:
     return "absent" if value is None else str(value)
-
-
-def _box_type(*allowed: str) -> Callable[[Reader], bool]:
-    return lambda reader: isobmff.media_type(reader) in allowed
 
 
 def _archive_type(media_type: str) -> Callable[[Reader], bool]:
@@ -92,6 +97,11 @@ def _is_archive(reader: Reader) -> bool:
     return front in archive.SIGNATURES
 
 
+_BRANDS = {
+    "image/avif": ("image/avif",),
+    "image/heic": ("image/heic",),
+    "image/heif": ("image/heif", "image/heic"),
+}
 _CONFIRM: dict[str, Callable[[Reader], bool]] = {
     "application/pdf": pdf.recognise,
     archive.ZIP: _is_archive,
@@ -99,11 +109,9 @@ _CONFIRM: dict[str, Callable[[Reader], bool]] = {
     XLSX: _archive_type(XLSX),
     PPTX: _archive_type(PPTX),
     SVG: text.is_svg,
-    "image/heic": _box_type("image/heic"),
-    "image/heif": _box_type("image/heif", "image/heic"),
     "audio/mpeg": audio.is_mpeg,
     "audio/wav": audio.is_wave,
     "audio/flac": audio.is_flac,
     "audio/ogg": lambda reader: audio.ogg_type(reader) == "audio/ogg",
-    "audio/mp4": _box_type("audio/mp4"),
+    "audio/mp4": lambda reader: isobmff.media_type(reader) == "audio/mp4",
 }

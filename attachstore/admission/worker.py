@@ -17,14 +17,14 @@ import socket
 import sys
 from pathlib import Path
 
-from attachstore.admission import pdf
+from attachstore.admission import heif, pdf
 from attachstore.admission.contents import DescriptorReader
 from attachstore.admission.decoding import decode
 from attachstore.admission.defect import Defect
 from attachstore.admission.libmagic import guess
 from attachstore.admission.messages import Answer, Task, policy_of, receive_task, send_answer
 from attachstore.admission.pillow import pillow
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, MissingDependencyError
 
 _DESCRIPTORS_MAX = 64
 
@@ -79,6 +79,8 @@ def _opened(inline: bytes, descriptor: int | None) -> io.BufferedIOBase:
 def _preload() -> None:
     """Pay for the imports before the first task, not in it."""
     pillow()
+    with contextlib.suppress(MissingDependencyError):
+        heif.require()
     for name in ("pikepdf", "magic"):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

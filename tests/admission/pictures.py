@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+import pillow_heif
 from PIL import Image, ImageCms
 
 JPEG_MODES = ("RGB", "L", "CMYK", "YCbCr")
@@ -40,6 +41,17 @@ def noise(mode: str, size: tuple[int, int], seed: int = 1) -> Image.Image:
 def saved(picture: Image.Image, image_format: str, **options: Any) -> bytes:
     target = io.BytesIO()
     picture.save(target, image_format, **options)
+    return target.getvalue()
+
+
+def heic(mode: str, size: tuple[int, int], *more: tuple[int, int], **options: Any) -> bytes:
+    """Encoded by x265, which pads to blocks of 8 pixels or more and crops what is shown (clap)."""
+    library: Any = pillow_heif  # half-typed
+    file = library.from_pillow(noise(mode, size))
+    for seed, other in enumerate(more):
+        file.add_from_pillow(noise("RGB", other, seed))
+    target = io.BytesIO()
+    file.save(target, quality=60, **options)
     return target.getvalue()
 
 
@@ -224,6 +236,12 @@ FURTHER_FORMATS: Mapping[str, Callable[[], bytes]] = {
     "avif animated": lambda: saved(
         noise("RGB", (16, 12)), "AVIF", save_all=True, append_images=[noise("RGB", (16, 12), 2)]
     ),
+    "heic": functools.partial(heic, "RGB", (33, 17)),
+    "heic grey": functools.partial(heic, "L", (33, 17)),
+    "heic transparent": functools.partial(heic, "RGBA", (64, 64)),
+    "heic turned": functools.partial(heic, "RGB", (33, 17), exif=exif(6)),
+    "heic of two pictures": functools.partial(heic, "RGB", (33, 17), (16, 12)),
+    "heic in tiles": functools.partial(heic, "RGB", (150, 100), tile_size=64),
     "ico": lambda: saved(noise("RGBA", (64, 64)), "ICO", sizes=[(16, 16), (32, 32), (64, 64)]),
     "ico of bitmaps": lambda: saved(
         noise("RGBA", (32, 32)), "ICO", sizes=[(16, 16), (32, 32)], bitmap_format="bmp"

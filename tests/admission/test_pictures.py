@@ -28,10 +28,17 @@ def size_of(attachment: Attachment) -> tuple[int | None, int | None]:
     return attachment.header.width, attachment.header.height
 
 
-@pytest.mark.parametrize("name", [*DEFAULT_FORMATS, *FURTHER_FORMATS])
+PILLOWS = {
+    name: make
+    for name, make in {**DEFAULT_FORMATS, **FURTHER_FORMATS}.items()
+    if not name.startswith("heic")  # not among Pillow's own: test_heif.py
+}
+
+
+@pytest.mark.parametrize("name", PILLOWS)
 def test_a_valid_picture_is_admitted_with_the_size_that_pillow_sees(name: str) -> None:
     """Our own header parsers stand in for Pillow's on every read, so they must agree with it."""
-    data = {**DEFAULT_FORMATS, **FURTHER_FORMATS}[name]()
+    data = PILLOWS[name]()
 
     attachment = admit(BytesContent(data), EVERY)
 
