@@ -17,6 +17,7 @@ from attachstore.admission.contents import open_content
 from attachstore.admission.decoders import IN_PROCESS, Decoders, DecodersClosedError
 from attachstore.admission.decoding import PLACE, Limits
 from attachstore.admission.defect import Broken, Cut, Defect, Excess, Locked
+from attachstore.admission.duration import duration_s
 from attachstore.admission.images import DECODED_BY_EXTRA, FORMATS
 from attachstore.admission.media_type import OCTET_STREAM, is_textual, normalise
 from attachstore.admission.policy import AdmissionPolicy
@@ -55,6 +56,8 @@ class Examination:
     frames: int | None
     pages: int | None
     findings: tuple[AdmissionError, ...]
+    duration_s: float | None = None
+    """Of a sound, where the extra `audio` is installed and its header says."""
 
     @property
     def admissible(self) -> bool:
@@ -96,7 +99,9 @@ def examine(
     """Ask every question of `admit`, and report all that it would refuse, not only the first."""
     findings: list[AdmissionError] = []
     found = _Inspection(content, policy, (declared, name), cancel, decoders, findings.append).run()
-    return Examination(found.header, found.frames, found.pages, tuple(findings))
+    sounds = found.header is not None and found.header.media_type in _AUDIO_CHECKS
+    length_s = duration_s(content, cancel) if sounds else None
+    return Examination(found.header, found.frames, found.pages, tuple(findings), length_s)
 
 
 def _refuse(error: AdmissionError) -> None:

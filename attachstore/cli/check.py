@@ -63,6 +63,7 @@ def as_json(file: str, found: Examination) -> dict[str, Any]:
         "height": header.height if header else None,
         "frames": found.frames,
         "pages": found.pages,
+        "duration_s": None if found.duration_s is None else round(found.duration_s, 3),
     }
     return {
         "source": file,
@@ -73,7 +74,7 @@ def as_json(file: str, found: Examination) -> dict[str, Any]:
 
 
 def as_text(file: str, found: Examination) -> str:
-    """`admissible  FILE  media type  WxH  frames or pages`, and a line for each finding."""
+    """`admissible  FILE  media type  WxH  how much`, and a line for each finding."""
     header = found.header
     columns = [f"{'admissible' if found.admissible else 'refused':<10}", visible(file)]
     if header is not None:
@@ -84,5 +85,7 @@ def as_text(file: str, found: Examination) -> str:
         columns.append(plural(found.frames, "frame"))
     if found.pages is not None:
         columns.append(plural(found.pages, "page"))
+    if found.duration_s is not None:
+        columns.append(f"{found.duration_s:.1f} s")
     lines = [f"  {finding.code}: {visible(str(finding))}" for finding in found.findings]
     return "\n".join(("  ".join(columns), *lines))

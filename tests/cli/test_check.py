@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.admission import documents
 from tests.cli.conftest import picture
 from tests.cli.running import Cli
 
@@ -66,3 +67,14 @@ def test_check_knows_the_presets(cli: Cli, tmp_path: Path) -> None:
 
     assert cli.run("check", path, "--preset", "openai").status == 0
     assert cli.run("check", path, "--preset", "anthropic").status == 6
+
+
+def test_check_says_how_long_a_sound_is(cli: Cli, tmp_path: Path) -> None:
+    """With the extra `audio`; a reference has no place for it."""
+    sound = tmp_path / "note.wav"
+    sound.write_bytes(documents.wav(20_000))
+
+    ran = cli.run("check", sound, "--json")
+
+    assert ran.record["duration_s"] == 2.5
+    assert cli.run("check", sound).text == f"admissible  {sound}  audio/wav  2.5 s\n"

@@ -21,6 +21,7 @@ ROOMS = {
     "msgspec": {"attachstore.admission", "attachstore.sessions"},
     "pikepdf": {"attachstore.admission"},
     "rich": {"attachstore.cli"},
+    "tinytag": {"attachstore.admission"},
 }
 # Modules of one seam that stand for one medium each. A medium does not know the others.
 MEDIA = {
