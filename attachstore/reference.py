@@ -116,6 +116,9 @@ def _invalid(value: object, reason: str) -> InvalidReferenceError:
 
 def check_name(name: str) -> str:
     """Return `name` if it can be kept exactly. Raises InvalidNameError."""
+    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+        message = f"a name is text, not {type(name).__name__}"
+        raise TypeError(message)
     try:
         length = len(name.encode("utf-8"))
     except UnicodeEncodeError:

@@ -232,6 +232,37 @@ async def test_a_wrong_source_is_a_wrong_call(store: Store, source: Any) -> None
         await store.attach(source)
 
 
+@pytest.mark.parametrize("label", [{"name": 5}, {"declared": 5}, {"declared": b"text/plain"}])
+async def test_a_label_that_is_no_text_is_a_wrong_call(store: Store, label: Any) -> None:
+    with pytest.raises(TypeError, match="is text, not"):
+        await store.attach(TEXT, **label)
+
+
+@pytest.mark.parametrize("wanted", [5, None, "blake3:00", b"x", {}])
+async def test_what_is_no_reference_is_a_wrong_call(
+    store: Store, wanted: Any, tmp_path: Path
+) -> None:
+    """A newcomer passes the digest's text; an AttributeError from deep inside says nothing."""
+    for call in (
+        lambda: store.read(wanted),
+        lambda: store.stat(wanted),
+        lambda: store.copy_to(wanted, tmp_path / "copy"),
+    ):
+        with pytest.raises(TypeError, match="a Reference or a Digest, not"):
+            await call()
+    if not isinstance(wanted, str):
+        with pytest.raises(TypeError, match="is text, not"):
+            await store.resolve(wanted)
+
+
+async def test_a_copy_goes_to_a_path(store: Store) -> None:
+    reference = await store.attach(TEXT)
+    wrong: list[Any] = ["copy.txt", 5]
+    for target in wrong:
+        with pytest.raises(TypeError, match="is a Path, not"):
+            await store.copy_to(reference, target)
+
+
 async def test_a_stream_of_something_else_is_a_wrong_call(store: Store) -> None:
     async def texts() -> AsyncIterator[Any]:
         yield "text"

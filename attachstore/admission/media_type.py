@@ -76,6 +76,9 @@ def normalise(declared: str) -> str:
 
     Raises InvalidMediaTypeError for what is not type/subtype.
     """
+    if not isinstance(declared, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+        message = f"a declared type is text, not {type(declared).__name__}"
+        raise TypeError(message)
     bare = declared.partition(";")[0].strip().lower()
     if not MEDIA_TYPE.fullmatch(bare):
         raise InvalidMediaTypeError(where="declared type", declared=ascii(declared[:100])[1:-1])

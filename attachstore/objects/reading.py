@@ -37,7 +37,12 @@ Wanted: TypeAlias = Reference | Digest
 
 
 def digest_of(wanted: Wanted) -> Digest:
-    return wanted.digest if isinstance(wanted, Reference) else wanted
+    if isinstance(wanted, Reference):
+        return wanted.digest
+    if not isinstance(wanted, Digest):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+        message = f"an object is read by a Reference or a Digest, not {type(wanted).__name__}"
+        raise TypeError(message)
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -269,6 +269,9 @@ class ObjectStore:
             ObjectMissingError: no object has that prefix.
             AmbiguousReferenceError: several have it.
         """
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
+            message = f"what names an object is text, not {type(text).__name__}"
+            raise TypeError(message)
         prefix = text.removeprefix(f"{ALGORITHM}:")
         if not _PREFIX.fullmatch(prefix) or len(prefix) < PREFIX_DIGITS_MIN:
             raise InvalidReferenceError(
