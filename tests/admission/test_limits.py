@@ -20,6 +20,10 @@ PNG = DEFAULT_FORMATS["png RGB (13, 11)"]()
 TWO_PICTURES = DEFAULT_FORMATS["jpeg of two pictures (MPO)"]()
 FILM = DEFAULT_FORMATS["gif animated"]()
 ARCHIVE = documents.zip_of(["a", "b", "c"], body=b"x" * 10)
+HEIC = FURTHER_FORMATS["heic of two pictures"]()  # 64 x 64 stored, 33 x 17 shown
+GIF_COMMENT = saved(noise("L", (8, 8)), "GIF", comment=bytes(6000))
+WEBP_XMP = saved(noise("RGB", (8, 8)), "WEBP", xmp=bytes(6000))
+COMMENTED = PNG[:33] + png_chunk(b"tEXt", b"Comment\0" + bytes(1000)) + PNG[33:]
 
 LIMITS = [
     ("bytes_max", len(PNG), PNG, "too-many-bytes"),
@@ -34,6 +38,12 @@ LIMITS = [
     ("frames_pixels_max", 4 * 12 * 8, FILM, "too-many-pixels"),
     ("frames_pixels_max", 2 * 16 * 12, FURTHER_FORMATS["avif animated"](), "too-many-pixels"),
     ("frames_pixels_max", 2 * 16 * 12, TWO_PICTURES, "too-many-pixels"),
+    ("pixels_max", 64 * 64, HEIC, "too-many-pixels"),
+    ("side_max", 64, HEIC, "dimension-limit"),
+    ("frames_max", 2, HEIC, "too-many-frames"),
+    ("metadata_bytes_max", 1008, COMMENTED, "too-much-metadata"),
+    ("metadata_bytes_max", 6000, GIF_COMMENT, "too-much-metadata"),
+    ("metadata_bytes_max", 6000, WEBP_XMP, "too-much-metadata"),
     ("archive_entries_max", 3, ARCHIVE, "too-much-metadata"),
     ("archive_bytes_max", 30, ARCHIVE, "too-much-metadata"),
 ]  # fmt: skip
@@ -98,6 +108,11 @@ BOMBS = {
     "GIF with frames of 65535 x 65535": "gif(65535, 65535, 50)",
     "GIF of 100 000 frames": "gif(100, 100, 100_000)",
     "BMP": "b'BM' + bytes(12) + struct.pack('<LllHHLLllLL', 40, 60000, 60000, 1, 24, 0, *[0] * 5)",
+    "JPEG of 65500 x 65500": "jpeg(65500)",
+    "WebP of 16 million sides": "webp(2**24 - 1)",
+    "TIFF of 60000 x 60000": "tiff(60000)",
+    "HEIC of 60000 x 60000": "heic((60000, 60000))",
+    "HEIC that hides one of 60000 x 60000": "heic((8, 8), (60000, 60000))",
     "ZIP that unpacks to 10 TiB": "archive()",
 }
 
@@ -124,6 +139,29 @@ def png(width, height, bytes_of_text=0):
 def gif(width, height, count):
     frame = b"," + struct.pack("<HHHHB", 0, 0, width, height, 0) + b"\\x02\\x02\\x44\\x01\\x00"
     return b"GIF89a" + struct.pack("<HHBBB", 1, 1, 0x80, 0, 0) + bytes(6) + frame * count + b";"
+
+def jpeg(side):
+    frame = b"\\xff\\xc0\\0\\x11\\x08" + struct.pack(">HH", side, side)
+    return b"\\xff\\xd8" + frame + b"\\x03\\1\\x11\\0\\2\\x11\\0\\3\\x11\\0\\xff\\xd9"
+
+def webp(side):
+    canvas = b"VP8X" + struct.pack("<L", 10) + bytes(4) + side.to_bytes(3, "little") * 2
+    return b"RIFF" + struct.pack("<L", 4 + len(canvas)) + b"WEBP" + canvas
+
+def tiff(side):
+    tags = b"".join(struct.pack("<HHLL", tag, 4, 1, value) for tag, value in (
+        (256, side), (257, side), (258, 8), (259, 1), (262, 1), (273, 8), (278, side), (279, 9)))
+    return b"II*\\0" + struct.pack("<LH", 8, 8) + tags + bytes(4)
+
+def box(kind, *parts):
+    body = b"".join(parts)
+    return struct.pack(">L", 8 + len(body)) + kind + body
+
+def heic(*sizes):
+    store = box(b"ipco", *(box(b"ispe", bytes(4), struct.pack(">LL", *size)) for size in sizes))
+    links = box(b"ipma", bytes(4), struct.pack(">LHBB", 1, 1, 1, 1))
+    meta = box(b"meta", bytes(4), box(b"pitm", bytes(5), b"\\1"), box(b"iprp", store, links))
+    return box(b"ftyp", b"heic", bytes(4), b"mif1heic") + meta + box(b"mdat", bytes(9))
 
 def peak_kib():
     # Not getrusage: that one starts at the size of the process which started this one.
@@ -184,6 +222,15 @@ def test_refusing_a_bomb_costs_no_memory(name: str) -> None:
 def test_a_policy_that_makes_no_sense_is_a_wrong_call(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):
         AdmissionPolicy(**settings)
+
+
+def test_an_archive_in_an_archive_is_not_unpacked() -> None:
+    """Nesting costs nothing: what is inside is bytes, whatever it says of itself."""
+    nested = ARCHIVE
+    for _ in range(20):
+        nested = documents.zip_of(["inner.zip"], body=nested)
+
+    assert admit(BytesContent(nested), AdmissionPolicy()).header.media_type == "application/zip"
 
 
 def test_a_policy_understands_patterns_and_aliases() -> None:

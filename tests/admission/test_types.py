@@ -31,6 +31,7 @@ REAL = {
     "image/bmp": FURTHER_FORMATS["bmp RGB"](),
     "image/tiff": FURTHER_FORMATS["tiff RGB None"](),
     "image/avif": FURTHER_FORMATS["avif"](),
+    "image/heic": FURTHER_FORMATS["heic"](),
     "image/vnd.microsoft.icon": FURTHER_FORMATS["ico"](),
     SVG: documents.SVG,
     "application/pdf": documents.pdf(),

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from attachstore.errors import AdmissionError
 from tests.admission import documents
+from tests.admission.test_cases import CASES
 from tests.cli.conftest import picture
 from tests.cli.running import Cli
 
@@ -78,3 +82,36 @@ def test_check_says_how_long_a_sound_is(cli: Cli, tmp_path: Path) -> None:
 
     assert ran.record["duration_s"] == 2.5
     assert cli.run("check", sound).text == f"admissible  {sound}  audio/wav  2.5 s\n"
+
+
+def test_check_of_every_reported_file_ends_in_a_reference_or_an_error_of_ours(cli: Cli) -> None:
+    """All files that ever poisoned somebody's session, and logs and notes beside them."""
+    files = sorted(path for path in CASES.glob("*/*") if path.is_file())
+
+    ran = cli.run("check", *files, "--json")
+
+    assert ran.status == 8
+    assert ran.message == ""
+    assert [record["source"] for record in ran.records] == [str(path) for path in files]
+    known = {error.code for error in AdmissionError.__subclasses__()}
+    for record in ran.records:
+        codes = [finding["code"] for finding in record["findings"]]
+        assert record["admissible"] == (not codes), record
+        assert set(codes) <= known, record
+
+
+@pytest.mark.parametrize("place", ["flag", "environment", "file"])
+def test_a_limit_may_stand_in_any_place(
+    cli: Cli, photo: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One policy, however it was said: 64 is admitted, 63 is not."""
+    for side_max, status in ((64, 0), (63, 6)):
+        flags: list[str] = []
+        if place == "flag":
+            flags = [f"--side-max={side_max}"]
+        elif place == "environment":
+            monkeypatch.setenv("ATTACHSTORE_SIDE_MAX", str(side_max))
+        else:
+            Path("attachstore.toml").write_text(f"side_max = {side_max}\n")
+        assert cli.run("check", photo, *flags).status == status
+        assert cli.run("put", photo, *flags).status == status
