@@ -37,7 +37,7 @@ class RequestLimits:
     """Above so many pictures, each of them has to keep to `many_images_side_max` pixels."""
     many_images_side_max: int = 0
     pages_max: int | None = None
-    """Of all PDF together."""
+    """Of all PDF together. Applied by `check` only: a long one can be sent in parts."""
     films: bool = True
     """Whether pictures may have several frames."""
 
@@ -179,7 +179,7 @@ PRESETS: Mapping[str, Callable[..., ProviderPolicy]] = {
 def _policy(
     media_types: set[str], request: RequestLimits, changes: Mapping[str, Any]
 ) -> ProviderPolicy:
-    """Nothing is let in that would not fit into a request of its own."""
+    """No bytes are let in that would not fit into a request of their own."""
     settings: dict[str, Any] = {
         "media_types": frozenset(media_types),
         "bytes_max": request.request_bytes_max // 4 * 3,

@@ -20,6 +20,7 @@ from attachstore.errors import (
     TooManyFramesError,
 )
 from attachstore.reference import Reference
+from tests.admission import documents
 from tests.admission.pictures import DEFAULT_FORMATS, saved
 
 POOL = ProcessPool(processes_max=1)
@@ -144,3 +145,17 @@ def test_what_could_never_be_sent_is_not_admitted() -> None:
         two = DEFAULT_FORMATS["jpeg of two pictures (MPO)"]()
         assert admit(BytesContent(two), openai(), decoders=decoders).frames == 2
     POOL.close()
+
+
+def test_a_long_document_is_kept_and_not_sent_whole() -> None:
+    """It can be sent in parts; what counts its pages is the reference."""
+    attachment = admit(BytesContent(documents.pdf(101)), anthropic())
+    reference = Reference(
+        digest=attachment.content.digest,
+        size=attachment.content.size,
+        media_type=attachment.header.media_type,
+        pages=attachment.pages,
+    )
+
+    assert [objection.rule for objection in anthropic().check(reference)] == ["pages_max"]
+    assert gemini().check(reference) == ()
