@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from attachstore.reference import Reference
     from attachstore.replay.steps import Outcome, Resolved, Step
     from attachstore.sessions.event import Event, SessionHeader, SessionSummary, SessionView
+    from attachstore.sessions.lineage import Branch
     from attachstore.sessions.session import Session
     from attachstore.sessions.sessions import Sessions
     from attachstore.sessions.write_behind import EmitPolicy
@@ -39,6 +40,7 @@ _HOMES = {
     "AdmissionPolicy": "admission.policy",
     "AttachmentStream": "streams",
     "AttachstoreError": "errors",
+    "Branch": "sessions.lineage",
     "CommitOutcome": "objects.store",
     "Committed": "objects.store",
     "Digest": "digest",
@@ -65,6 +67,7 @@ __all__ = [
     "AdmissionPolicy",
     "AttachmentStream",
     "AttachstoreError",
+    "Branch",
     "CommitOutcome",
     "Committed",
     "Digest",

@@ -25,6 +25,7 @@ from attachstore.sessions.event import (
     SessionSummary,
     SessionView,
 )
+from attachstore.sessions.lineage import Branch, Divergence, divergence, tree
 from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.names import SessionName
@@ -130,6 +131,23 @@ class Sessions:
     async def list(self) -> list[SessionSummary]:
         """All sessions that have a log, from header and last line; `problem` says what is wrong."""
         return await self._worker.run(lambda cancel: self._logs.list(cancel=cancel))
+
+    async def tree(self) -> tuple[Branch, ...]:
+        """Every session that has a log, below the one it was forked from; see `Branch`.
+
+        What headers claim is checked against the chain. Reads what `list` reads, and one event
+        for each fork; a session whose header is lost is compared with all others.
+        """
+        return await self._worker.run(lambda cancel: tree(self._logs, cancel=cancel))
+
+    async def divergence(self, session_id: str, other_id: str) -> Divergence:
+        """The last event that two sessions have in common, by their chains: `seq` and `chain`.
+
+        `seq` is 0 if they have none. Their headers may be lost. Raises SessionMissingError.
+        """
+        return await self._worker.run(
+            lambda cancel: divergence(self._logs, session_id, other_id, cancel=cancel)
+        )
 
     async def fork(
         self,

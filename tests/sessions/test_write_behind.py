@@ -262,6 +262,32 @@ async def test_an_append_comes_behind_what_was_emitted_before_it(opened: Opened)
     assert await data_of(opened.sessions, "s-1") == ["a", "b", "c", "d"]
 
 
+async def test_what_is_emitted_after_an_append_was_called_comes_behind_it(
+    place: JsonlPlace,
+) -> None:
+    """Also if it is due before the append gets its turn."""
+    disk = GateDisk("sync_data")
+    opened = Opened(place, disk, AT_ONCE)
+    session = await opened.sessions.create("s-1")
+    await session.emit("message", "first")
+    await session.flush()
+
+    running = asyncio.ensure_future(session.append("message", "running"))
+    await disk.wait_reached()
+    await session.emit("message", "a")
+    await asyncio.sleep(0.01)
+    append = asyncio.ensure_future(session.append("message", "b"))
+    await asyncio.sleep(0)
+    await session.emit("message", "c")
+    await asyncio.sleep(0.01)
+    disk.go_on.set()
+    await asyncio.gather(running, append)
+    await session.flush()
+
+    assert await data_of(opened.sessions, "s-1") == ["first", "running", "a", "b", "c"]
+    await opened.close()
+
+
 async def test_an_append_behind_events_that_cannot_be_written_raises_their_error(
     place: JsonlPlace,
 ) -> None:

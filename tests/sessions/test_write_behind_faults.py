@@ -212,6 +212,30 @@ async def test_a_full_queue_waits_for_the_flush_that_succeeds(place: JsonlPlace)
     assert await content(place) == ["first", "a", "b", "c"]
 
 
+async def test_what_was_emitted_during_a_failure_is_written_once_that_is_over(
+    place: JsonlPlace,
+) -> None:
+    """It found no deadline to wait for, and set none."""
+    gate = GateDisk("drop_cache")  # of the log that is opened anew
+    disk = FailingDisk(methods={"write"}, disk=gate, effect="half")
+    opened = Opened(place, disk, EmitPolicy(delay_s=0))
+    session = await opened.sessions.create("s-1")
+    await session.append("message", "first")
+    disk.calls, disk.fail_at = 0, 1
+    await emit_all(session, "a")
+    await until(lambda: session.failure is not None)
+
+    append = asyncio.ensure_future(session.append("message", "b"))
+    await gate.wait_reached()
+    await emit_all(session, "c")
+    gate.go_on.set()
+    await append
+    await until(lambda: session.queued == 0)
+
+    assert await content(place) == ["first", "a", "b", "c"]
+    await opened.close()
+
+
 async def test_a_callback_that_fails_is_logged_and_forgotten(
     place: JsonlPlace, caplog: pytest.LogCaptureFixture
 ) -> None:

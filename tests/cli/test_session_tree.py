@@ -1,0 +1,73 @@
+"""session tree."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.running import Cli
+
+
+def append(cli: Cli, session: str, *items: object) -> None:
+    for item in items:
+        ran = cli.run("session", "append", session, stdin=json.dumps(item).encode())
+        assert ran.status == 0
+
+
+def family(cli: Cli) -> None:
+    append(cli, "s-1", 1, 2, 3)
+    cli.run("session", "fork", "s-1", "--at", 2, "--id", "s-2")
+    append(cli, "s-2", "own")
+    cli.run("session", "fork", "s-2", "--id", "s-3")
+    cli.run("session", "fork", "s-1", "--id", "s-4")
+
+
+def test_forks_stand_below_their_parents(cli: Cli) -> None:
+    family(cli)
+
+    assert cli.run("session", "tree").text == (
+        "s-1  3 events\n"
+        "├─ s-2  from event 2  3 events\n"
+        "│  └─ s-3  from event 3  3 events\n"
+        "└─ s-4  from event 3  3 events\n"
+    )
+    assert cli.run("session", "tree", "s-2").text == (
+        "s-2  from event 2  3 events\n└─ s-3  from event 3  3 events\n"
+    )
+    assert cli.run("session", "tree", "nobody").status == 3
+
+
+def test_json_is_one_object_for_each_session_with_its_depth(cli: Cli) -> None:
+    family(cli)
+
+    records = cli.run("--json", "session", "tree").records
+
+    assert [(each["depth"], each["id"]) for each in records] == [
+        (0, "s-1"),
+        (1, "s-2"),
+        (2, "s-3"),
+        (1, "s-4"),
+    ]
+    assert records[0]["origin"] is None
+    assert records[1]["origin"]["basis"] == "proven"
+    assert (records[1]["origin"]["id"], records[1]["origin"]["seq"]) == ("s-1", 2)
+
+
+def test_a_fork_whose_parent_is_gone_names_it(cli: Cli) -> None:
+    family(cli)
+    cli.run("session", "delete", "s-1", "--yes")
+
+    text = cli.run("session", "tree").text
+
+    assert text.startswith("s-2  from event 2 of s-1, which is not here any more  3 events\n")
+
+
+def test_compare_tells_the_last_common_event(cli: Cli) -> None:
+    family(cli)
+    append(cli, "other", 1)
+
+    assert cli.run("session", "tree", "s-4", "--compare", "s-3").text.startswith(
+        "s-4  s-3  the same up to event 2  "
+    )
+    record = cli.run("--json", "session", "tree", "s-1", "--compare", "other").record
+    assert record == {"session": "s-1", "other": "other", "seq": 0, "chain": "0" * 32}
+    assert cli.run("session", "tree", "--compare", "s-1").status == 2
