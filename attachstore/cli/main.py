@@ -132,6 +132,11 @@ def _report(out: Output, error: Exception) -> int:
 def _report_usage(out: Output, error: click.UsageError) -> None:
     path = error.ctx.command_path if error.ctx else "attachstore"
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):  # the message is the help
+        if not out.as_json:
+            click.echo(error.format_message(), err=True)
+            return
+        message = "a command is missing"
     out.error("usage", f"{message}. Try `{path} --help`.")
 
 

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from attachstore.cli.command import Command, CommandIndex
-from attachstore.cli.main import INDEX, root
+from attachstore.cli.main import INDEX, main, root
 from attachstore.config import LIMITS, SETTINGS
 from tests.cli.running import Cli
 
@@ -155,3 +155,21 @@ def test_wrong_usage_is_2_with_a_hint_and_nothing_on_standard_output(
     assert people.message.startswith("attachstore: usage: ")
     assert "--help`" in people.message
     assert programs.errors[0]["code"] == "usage"
+
+
+@pytest.mark.parametrize("group", [[], ["session"]], ids=["attachstore", "session"])
+def test_without_a_command_the_help_is_shown_as_lines(
+    capfd: pytest.CaptureFixture[str], group: list[str]
+) -> None:
+    """It is the first thing a newcomer types. On standard error: nothing was done."""
+    assert main([*group, "--help"]) == 0
+    help_ = capfd.readouterr().out
+
+    assert main(group) == 2
+    assert capfd.readouterr() == ("", help_)
+
+
+def test_programs_are_told_that_a_command_is_missing(cli: Cli) -> None:
+    assert cli.run("--json", "session").errors[0]["message"] == (
+        "a command is missing. Try `attachstore session --help`."
+    )
