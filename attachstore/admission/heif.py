@@ -55,9 +55,10 @@ def decode(reader: Reader, media_type: str, size: tuple[int, int], limits: Frame
         if len(found) and found.size not in expected:
             shown = f"{found.size[0]}x{found.size[1]}"
             raise Broken(f"its header says {size[0]}x{size[1]}, the decoder finds {shown}")
-        for picture in found:
-            limits.add(*picture.size)
-            picture.load()
+        while len(found):
+            limits.add(*found[0].size)
+            found[0].load()
+            del found[0]  # or the pixels of all of them would be held
     except SyntaxError as error:  # pillow-heif's name for what this build of libheif cannot do
         raise DecoderFailedError(
             where="attachment", media_type=media_type, reason=str(error)[:200]

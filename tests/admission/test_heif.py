@@ -7,12 +7,14 @@ import io
 import struct
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import pillow_heif
 import pytest
 from PIL import Image
 
+from attachstore import Store
 from attachstore.admission import AdmissionPolicy, admit, examine, heif, thumbnail
 from attachstore.admission.probe import differences, probe
 from attachstore.attachment import Attachment, BytesContent
@@ -203,3 +205,27 @@ def test_wrong_dimensions_of_a_heic_are_still_a_mismatch() -> None:
         digest=reference.digest, size=len(PLAIN), media_type="image/heic", width=None, height=None
     )
     assert differences(half, len(PLAIN), probe(b"\xff\xd8\xff" + PLAIN, "image/heic")) != ()
+
+
+async def test_a_store_keeps_its_promises_when_the_extra_comes_or_goes(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Reading, logging, replaying and scanning all ask the same probe."""
+    async with Store.open(tmp_path, policy=EVERY, decode_in_process=True) as store:
+        session = await store.sessions.create("s-1")
+        with_extra = await store.attach(PLAIN)
+        await session.append("message", {"file": with_extra})
+        request.getfixturevalue("without_extra")
+        unopened = await store.attach(PLAIN)
+        broken = await store.attach(SKELETON)
+        await session.append("message", {"files": [unopened, broken]})
+    assert (with_extra.width, unopened.width, broken.width) == (64, None, None)
+
+    async with Store.open(tmp_path, policy=EVERY, decode_in_process=True) as store:
+        for reference in (with_extra, unopened, broken):
+            await store.read(reference)
+        session = await store.sessions.load("s-1")
+        await session.append("message", {"again": [with_extra, unopened, broken]})
+        assert len([step async for step in store.replay("s-1")]) == 3
+        report = await store.scan()
+    assert report.clean, report
