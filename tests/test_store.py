@@ -519,6 +519,7 @@ async def test_a_cancelled_call_is_over_when_it_returns(
         lambda: store.attach(stream_of(*[data.hex().encode()[n::7] for n in range(7)])),
         lambda: store.attach_many([source, bytes(data.hex().encode())]),
     ]
+    gc.collect()  # what earlier tests left to the collector is not counted
     descriptors = len(list(Path("/proc/self/fd").iterdir()))
     for call in calls:
         for delay_ms in range(0, 24, 3):
@@ -528,7 +529,7 @@ async def test_a_cancelled_call_is_over_when_it_returns(
             await asyncio.wait([task])
             assert staging(store) == []
             gc.collect()
-            assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+            assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
 
     assert (await store.scan()).clean
 
