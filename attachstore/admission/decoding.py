@@ -17,6 +17,7 @@ from attachstore.errors import (
     AdmissionError,
     AttachstoreError,
     DimensionLimitError,
+    MissingDependencyError,
     TooManyFramesError,
     TooManyPixelsError,
 )
@@ -94,7 +95,7 @@ def decode(reader: Reader, media_type: str, size: tuple[int, int], policy: Admis
     """Decode all of it; returns the number of frames. `size` is what the probe said.
 
     Raises AdmissionError for limits, Defect for damage, MissingDependencyError for a format whose
-    extra is not installed, and whatever a broken medium raises.
+    extra is not installed or a decoder that does not load, and whatever a broken medium raises.
     """
     if media_type in DECODED_BY_EXTRA:
         heif.require()  # whatever is wrong with the picture, without it nothing is known
@@ -113,6 +114,13 @@ def decode(reader: Reader, media_type: str, size: tuple[int, int], policy: Admis
         raise _defect(error) from error
     except (MemoryError, RecursionError):
         raise
+    except ImportError as error:
+        raise MissingDependencyError(
+            where="admission",
+            package="Pillow",
+            reason=f"it cannot be loaded ({error})",
+            command="pip install --force-reinstall pillow",
+        ) from error
     except Exception as error:
         # Pillow raises whatever its parsers stumble over: SyntaxError, IndexError, struct.error,
         # ValueError, TypeError, EOFError, KeyError, OverflowError, ZeroDivisionError, ...

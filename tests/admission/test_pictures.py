@@ -8,10 +8,15 @@ import struct
 import pytest
 from PIL import Image
 
-from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission import AdmissionPolicy, admit, decoding
 from attachstore.admission.probe import probe
 from attachstore.attachment import Attachment, BytesContent
-from attachstore.errors import AdmissionError, CorruptImageError, TruncatedImageError
+from attachstore.errors import (
+    AdmissionError,
+    CorruptImageError,
+    MissingDependencyError,
+    TruncatedImageError,
+)
 from tests.admission.pictures import DEFAULT_FORMATS, FURTHER_FORMATS, noise, saved
 
 EVERY = AdmissionPolicy.any()
@@ -215,3 +220,18 @@ def test_a_jpeg_whose_scan_was_cut_and_closed_again_is_refused(
     for part in range(20):
         cut = scan + (end - 12 - scan) * part // 19
         assert admitted(data[:cut] + data[end:]) is None, part
+
+
+def test_a_decoder_that_cannot_be_loaded_is_no_damage_of_the_picture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An installation with a hole, or no descriptors left to import with: sending the picture
+    again, as `corrupt-image` asks for, would not help."""
+
+    def broken() -> None:
+        raise ModuleNotFoundError("No module named 'fractions'")
+
+    monkeypatch.setattr(decoding, "pillow", broken)
+
+    with pytest.raises(MissingDependencyError, match="fractions"):
+        admitted(saved(noise("RGB", (3, 2)), "PNG"))
