@@ -12,6 +12,7 @@ from attachstore.sessions import sessions as asynchronous_sessions
 from attachstore.sessions.event import (
     Event,
     RepairReport,
+    SealReport,
     SessionHeader,
     SessionSummary,
     SessionView,
@@ -153,6 +154,12 @@ class Sessions:
 
     def repair(self, session_id: str) -> RepairReport:
         return self._loop.wait(self._sessions.repair(session_id))
+
+    def seal(self, session_id: str) -> SealReport:
+        return self._loop.wait(self._sessions.seal(session_id))
+
+    def unseal(self, session_id: str) -> None:
+        self._loop.wait(self._sessions.unseal(session_id))
 
     def close(self, session_id: str) -> None:
         self._loop.wait(self._sessions.close(session_id))

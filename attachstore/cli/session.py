@@ -5,6 +5,7 @@ from __future__ import annotations
 from attachstore.cli.command import CommandIndex
 
 _READ = "attachstore.cli.session_read"
+_SEAL = "attachstore.cli.session_seal"
 _WRITE = "attachstore.cli.session_write"
 
 INDEX = {
@@ -16,6 +17,8 @@ INDEX = {
     "delete": (f"{_WRITE}:delete_command", "Delete session logs, never objects."),
     "verify": (f"{_READ}:verify_command", "Check the chain of every event."),
     "repair": (f"{_WRITE}:repair_command", "Cut a damaged log after its last good event."),
+    "seal": (f"{_SEAL}:seal_command", "Keep finished logs in less room."),
+    "unseal": (f"{_SEAL}:unseal_command", "Make sealed logs plain again."),
 }
 
 command = CommandIndex(

@@ -130,3 +130,16 @@ class RepairReport:
     cut_bytes: int
     kept: str | None
     reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealReport:
+    """A sealed log: its history is the same as before, what it takes is not."""
+
+    id: str
+    head_seq: int
+    head_chain: str
+    size_bytes: int
+    """Of the log that readers see."""
+    stored_bytes: int
+    """Of the file that holds it."""

@@ -7,9 +7,10 @@ to its acknowledged head. So a fork never holds an event that its parent can sti
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from attachstore.disk import BLOCK_BYTES
@@ -17,7 +18,7 @@ from attachstore.errors import LogDamagedError, SequenceConflictError
 from attachstore.sessions import record
 from attachstore.sessions.draft import Head
 from attachstore.sessions.event import Parent, SessionHeader
-from attachstore.sessions.log import SessionLog
+from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import CopyingMedium, LogReader, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
@@ -41,6 +42,31 @@ class Prefix:
     def origin(self, parent: SessionName) -> Parent:
         """What a fork's header says of where it comes from."""
         return Parent(id=parent.id, seq=self.head.seq, chain=self.head.chain.hex())
+
+
+@contextlib.contextmanager
+def open_prefix(
+    medium: SessionMedium,
+    held: SessionLog | None,
+    parent: SessionName,
+    at: int | None,
+    cancel: CancelFlag | None,
+) -> Generator[tuple[Prefix, Iterator[bytes]]]:
+    """The part of a parent that a fork takes over, and its lines to copy.
+
+    `held` is the parent as this process holds it, if it does.
+    """
+    where = medium.where(parent)
+    if held is not None and held.state is State.PENDING:
+        yield pending_prefix(held, at), iter(())
+        return
+    with medium.open(parent) as log:
+        if held is not None and held.state in {State.OPEN, State.POISONED}:
+            end_bytes = held.acknowledged.size_bytes
+        else:
+            end_bytes = log.settle()
+        prefix = find_prefix(log, parent, where=where, end_bytes=end_bytes, at=at, cancel=cancel)
+        yield prefix, copy_lines(log, prefix, parent, where=where, cancel=cancel)
 
 
 def find_prefix(

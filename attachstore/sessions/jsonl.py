@@ -1,6 +1,7 @@
 """JsonlMedium: each session's log as a file of JSON lines on a local file system.
 
     sessions/<segment>/log.jsonl    the log
+    sessions/<segment>/log.jsonl.zst    or the log, sealed (sealing.py)
     sessions/<segment>/torn/        what was ever cut off it, for diagnosis
     sessions/.deleted-<random>/     a deleted session on its way out
     locks/<segment>                 the writer's lock (claims.py)
@@ -36,12 +37,16 @@ from attachstore.errors import (
     StoreLayoutError,
 )
 from attachstore.lock import FileLock
+from attachstore.sessions import sealing, zstd_frames
 from attachstore.sessions.claims import LOCKS, take_claim
 from attachstore.sessions.durable_names import DurableNames
 from attachstore.sessions.log_file import TORN, LogFile
+from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NEW_PREFIX, NewLog
 from attachstore.sessions.removal import DELETED_PREFIX, remove_session, sweep
+from attachstore.sessions.sealed_log import SEALED, SealedLog
+from attachstore.threads import CancelFlag
 
 LOG = "log.jsonl"
 _NO_FILE = (FileNotFoundError, NotADirectoryError)
@@ -93,6 +98,8 @@ class JsonlMedium:
                 self._ensure_directories()
                 ensure_directory(self._disk, directory)
             self._remove_stale(name)
+            if self._is_there(self._sealed_path(name)):
+                raise SessionExistsError(where=self.where(name), session=name.id)
             new = NewLog(self._disk, directory)
             try:
                 new.fill(content)
@@ -105,12 +112,52 @@ class JsonlMedium:
         return LogFile(self._disk, new.descriptor, self._log_path(name), name, self._names)
 
     def open_writer(self, name: SessionName) -> LogFile:
-        self._names.check()
-        with storage_errors(self._directory(name)):
-            self._remove_stale(name)
-            path = self._log_path(name)
+        self.unseal(name)
+        path = self._log_path(name)
+        with storage_errors(path):
             descriptor = self._open(name, path, self._disk.open_write)
         return LogFile(self._disk, descriptor, path, name, self._names)
+
+    def seal(
+        self,
+        name: SessionName,
+        check: Callable[[LogReader], None],
+        cancel: CancelFlag | None = None,
+    ) -> int:
+        if not self._is_raw(name):
+            with self._open_sealed(name) as sealed:
+                return sealed.stored_bytes()
+        with self.open_writer(name) as raw:
+            raw.settle()
+            sealed_path = self._sealed_path(name)
+
+            def check_sealed(descriptor: int) -> None:
+                check(SealedLog(self._disk, descriptor, sealed_path))  # which is not closed here
+
+            with storage_errors(sealed_path):
+                frames = zstd_frames.compress(sealing.blocks_of(raw, cancel))
+                sealing.publish(self._disk, self._names, sealed_path, frames, check_sealed)
+                self._remove(self._log_path(name))
+        with self._open_sealed(name) as sealed:
+            return sealed.stored_bytes()
+
+    def unseal(self, name: SessionName, cancel: CancelFlag | None = None) -> None:
+        self._names.check()
+        path, sealed_path = self._log_path(name), self._sealed_path(name)
+        with storage_errors(self._directory(name)):
+            self._remove_stale(name)
+            if not self._is_there(sealed_path):
+                return
+            if self._is_there(path) and not self._settle(name):
+                return
+            with self._open_sealed(name) as sealed:
+                is_whole = sealed.check()
+                content = sealing.blocks_of(sealed, cancel)
+                sealing.publish(self._disk, self._names, path, content, lambda _: None)
+            if is_whole:
+                self._remove(sealed_path)
+            else:
+                sealing.keep_aside(self._disk, self._names, sealed_path, self._torn(name))
 
     def delete(self, name: SessionName) -> None:
         self._names.check()
@@ -127,11 +174,19 @@ class JsonlMedium:
 
     # -- reading ---------------------------------------------------------------------------
 
-    def open(self, name: SessionName) -> LogFile:
-        path = self._log_path(name)  # made once: a listing opens thousands
-        with storage_errors(path):
-            descriptor = self._open(name, path, self._disk.open_read)
-        return LogFile(self._disk, descriptor, path, name, self._names)
+    def open(self, name: SessionName) -> LogFile | SealedLog:
+        sealed_path = self._sealed_path(name)
+        with storage_errors(sealed_path):
+            for _ in range(2):  # a writer may seal or unseal it between two looks
+                has_sealed = self._is_there(sealed_path)
+                try:
+                    raw = self._open_raw(name)
+                except SessionMissingError:
+                    if has_sealed:
+                        return self._open_sealed(name)
+                    continue
+                return self._open_better(name, raw) if has_sealed else raw
+        raise self._missing(name)
 
     def exists(self, name: SessionName) -> bool:
         with storage_errors(self._log_path(name)):
@@ -162,7 +217,7 @@ class JsonlMedium:
                     yield str(path)
                     continue
             for entry in inside:
-                if entry not in {LOG, TORN} and not entry.startswith(NEW_PREFIX):
+                if entry not in {LOG, SEALED, TORN} and not entry.startswith(NEW_PREFIX):
                     yield str(path / entry)
 
     # -- parts; they raise OSError ---------------------------------------------------------
@@ -219,11 +274,60 @@ class JsonlMedium:
             return []
 
     def _has_log(self, name: SessionName) -> bool:
+        return self._is_there(self._log_path(name)) or self._is_there(self._sealed_path(name))
+
+    def _is_raw(self, name: SessionName) -> bool:
+        with storage_errors(self._log_path(name)):
+            return self._is_there(self._log_path(name))
+
+    def _is_there(self, path: Path) -> bool:
         try:
-            self._disk.status(self._log_path(name))
+            self._disk.status(path)
         except _NO_FILE:
             return False
         return True
+
+    def _open_raw(self, name: SessionName) -> LogFile:
+        path = self._log_path(name)
+        descriptor = self._open(name, path, self._disk.open_read)
+        return LogFile(self._disk, descriptor, path, name, self._names)
+
+    def _open_sealed(self, name: SessionName) -> SealedLog:
+        path = self._sealed_path(name)
+        with storage_errors(path):
+            descriptor = self._open(name, path, self._disk.open_read)
+        return SealedLog(self._disk, descriptor, path)
+
+    def _open_better(self, name: SessionName, raw: LogFile) -> LogFile | SealedLog:
+        """Of two files that a killed writer left, the one that will stay."""
+        try:
+            sealed = self._open_sealed(name)
+        except SessionMissingError:  # it was unsealed just now
+            return raw
+        sealed_stays = False
+        try:
+            sealed_stays, _ = sealing.better_of(raw, sealed, name)
+        finally:
+            (raw if sealed_stays else sealed).close()
+        return sealed if sealed_stays else raw
+
+    def _settle(self, name: SessionName) -> bool:
+        """Let one of two files stay, and make it durable; return whether it is the sealed one."""
+        with self._open_raw(name) as raw, self._open_sealed(name) as sealed:
+            raw.settle()
+            sealed.settle()
+            sealed_stays, is_same = sealing.better_of(raw, sealed, name)
+        self._names.sync(self._directory(name))  # whoever linked them may not have got so far
+        loser = self._log_path(name) if sealed_stays else self._sealed_path(name)
+        if is_same:
+            self._remove(loser)
+        else:
+            sealing.keep_aside(self._disk, self._names, loser, self._torn(name))
+        return sealed_stays
+
+    def _remove(self, path: Path) -> None:
+        self._disk.unlink(path)
+        self._names.sync(path.parent)
 
     def _may_have_log(self, name: SessionName) -> bool:
         try:
@@ -233,6 +337,12 @@ class JsonlMedium:
 
     def _directory(self, name: SessionName) -> Path:
         return self._sessions / name.segment
+
+    def _torn(self, name: SessionName) -> Path:
+        return self._directory(name) / TORN
+
+    def _sealed_path(self, name: SessionName) -> Path:
+        return self._sessions.joinpath(name.segment, SEALED)
 
     def _log_path(self, name: SessionName) -> Path:
         return self._sessions.joinpath(name.segment, LOG)

@@ -28,17 +28,19 @@ from attachstore.sessions.event import (
     Event,
     Parent,
     RepairReport,
+    SealReport,
     SessionHeader,
     SessionSummary,
     SessionView,
 )
-from attachstore.sessions.fork import Prefix, add_fork, copy_lines, find_prefix, pending_prefix
+from attachstore.sessions.fork import add_fork, open_prefix
 from attachstore.sessions.listing import summarize
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.reading import Damaged, read_events, view_of
 from attachstore.sessions.repair import cut_damage
+from attachstore.sessions.seal import seal_log, unseal_log
 from attachstore.threads import CancelFlag
 
 
@@ -151,7 +153,8 @@ class SessionLogs:
         with log.lock:  # whoever loads the child meanwhile waits for it
             self._reserve(log)
             try:
-                with self._prefix(parent, at, cancel) as (prefix, lines):
+                held = self._held.get(parent.segment)
+                with open_prefix(self.medium, held, parent, at, cancel) as (prefix, lines):
                     meta = prefix.header.meta if meta is None else meta
                     origin = prefix.origin(parent)
                     header = self._new_header(child, meta, cwd=None, parent=origin)
@@ -190,22 +193,22 @@ class SessionLogs:
         log is would have to be guessed. Raises SessionMissingError, SessionBusyError,
         LogDamagedError (the header).
         """
-        name = SessionName.of(session_id)
-        self._check_open()
-        held = self._held.get(name.segment)
-        if held is not None and held.state is State.POISONED:
-            held.close()
-        elif held is not None and held.state is State.OPEN:
-            raise SessionBusyError(
-                where=held.where, session=name.id, holder="this process, which has it open"
-            )
-        if not self.medium.exists(name):
-            raise SessionMissingError(where=self.medium.where(name), session=name.id)
-        claim = self.medium.claim(name)
-        try:
+        with self._idle(session_id) as name:
             return cut_damage(self.medium, name, cancel)
-        finally:
-            claim.release()
+
+    def seal(self, session_id: str, *, cancel: CancelFlag | None = None) -> SealReport:
+        """Keep a session that nobody writes in less room, proven to be the same log.
+
+        Readers see no difference; the next `load` unseals it. Raises SessionMissingError,
+        SessionBusyError, LogDamagedError, MissingDependencyError, InvalidConfigurationError.
+        """
+        with self._idle(session_id) as name:
+            return seal_log(self.medium, name, cancel)
+
+    def unseal(self, session_id: str, *, cancel: CancelFlag | None = None) -> None:
+        """Take back a `seal`. Raises as that, and StoreLayoutError if it is damaged."""
+        with self._idle(session_id) as name:
+            unseal_log(self.medium, name, cancel)
 
     def close(self) -> None:
         """Give all sessions up, then the medium. Safe to repeat."""
@@ -298,6 +301,26 @@ class SessionLogs:
             raise SessionExistsError(where=log.where, session=log.id)
         return log
 
+    @contextlib.contextmanager
+    def _idle(self, session_id: str) -> Generator[SessionName]:
+        """The claim of a session with a log that this object does not have open."""
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        if held is not None and held.state is State.POISONED:
+            held.close()
+        elif held is not None and held.state is State.OPEN:
+            raise SessionBusyError(
+                where=held.where, session=name.id, holder="this process, which has it open"
+            )
+        if not self.medium.exists(name):
+            raise SessionMissingError(where=self.medium.where(name), session=name.id)
+        claim = self.medium.claim(name)
+        try:
+            yield name
+        finally:
+            claim.release()
+
     def _hold_cold(self, name: SessionName) -> tuple[SessionLog, bool]:
         """The session as it is held, else a new SessionLog for the log on the medium."""
         with self._guard:
@@ -358,26 +381,6 @@ class SessionLogs:
         if self._closed:
             message = "the store is closed"
             raise ValueError(message)
-
-    @contextlib.contextmanager
-    def _prefix(
-        self, parent: SessionName, at: int | None, cancel: CancelFlag | None
-    ) -> Generator[tuple[Prefix, Iterator[bytes]]]:
-        """The part of a parent that a fork takes over, and its lines to copy."""
-        where = self.medium.where(parent)
-        held = self._held.get(parent.segment)
-        if held is not None and held.state is State.PENDING:
-            yield pending_prefix(held, at), iter(())
-            return
-        with self.medium.open(parent) as log:
-            if held is not None and held.state in {State.OPEN, State.POISONED}:
-                end_bytes = held.acknowledged.size_bytes
-            else:
-                end_bytes = log.settle()
-            prefix = find_prefix(
-                log, parent, where=where, end_bytes=end_bytes, at=at, cancel=cancel
-            )
-            yield prefix, copy_lines(log, prefix, parent, where=where, cancel=cancel)
 
 
 def _absolute(cwd: str | Path | None) -> str | None:

@@ -12,10 +12,11 @@ own: `storage-*`, `resource-exhausted`, and those named below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self, runtime_checkable
 
 from attachstore.sessions.names import SessionName
+from attachstore.threads import CancelFlag
 
 
 class LogReader(Protocol):
@@ -146,5 +147,34 @@ class CopyingMedium(SessionMedium, Protocol):
         """As `add`, with the header and the parent's bytes from `start_bytes` to `end_bytes`.
 
         None, and nothing stays, if those do not end in `last_line_end` any more or have gaps.
+        """
+        ...
+
+
+@runtime_checkable
+class SealingMedium(SessionMedium, Protocol):
+    """A medium that can keep a finished log in less room. Readers see no difference.
+
+    `open_writer` unseals. The caller holds the claim for both methods.
+    """
+
+    def seal(
+        self,
+        name: SessionName,
+        check: Callable[[LogReader], None],
+        cancel: CancelFlag | None = None,
+    ) -> int:
+        """Seal the log; return how many bytes it takes now. Nothing is done if it is sealed.
+
+        `check` is given the sealed log before it takes the other's place; if it raises, nothing
+        has changed. Raises SessionMissingError, MissingDependencyError.
+        """
+        ...
+
+    def unseal(self, name: SessionName, cancel: CancelFlag | None = None) -> None:
+        """Make the log writable again. Nothing is done if it is, or if there is none.
+
+        Raises StoreLayoutError if what was sealed is damaged; only a last frame that was cut is
+        unsealed as far as it goes, and kept aside.
         """
         ...

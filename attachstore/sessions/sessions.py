@@ -22,6 +22,7 @@ from typing import Any
 from attachstore.sessions.event import (
     Event,
     RepairReport,
+    SealReport,
     SessionSummary,
     SessionView,
 )
@@ -186,6 +187,19 @@ class Sessions:
         Raises SessionMissingError, SessionBusyError, LogDamagedError (the header is at fault).
         """
         return await self._worker.run(lambda cancel: self._logs.repair(session_id, cancel=cancel))
+
+    async def seal(self, session_id: str) -> SealReport:
+        """Compress the log of a session that nobody writes, proven by its chain to be the same.
+
+        Readers see no difference; the next `load` unseals it. For logs in files only. Raises
+        SessionMissingError, SessionBusyError, LogDamagedError, InvalidConfigurationError (logs
+        are in SQLite), MissingDependencyError (the extra `zstd`).
+        """
+        return await self._worker.run(lambda cancel: self._logs.seal(session_id, cancel=cancel))
+
+    async def unseal(self, session_id: str) -> None:
+        """Take a `seal` back, byte for byte. Raises as that; StoreLayoutError if it is damaged."""
+        await self._worker.run(lambda cancel: self._logs.unseal(session_id, cancel=cancel))
 
     async def close(self, session_id: str) -> None:
         """Close a session if this store holds it. Raises as `Session.close`."""

@@ -15,8 +15,10 @@ from tests.tidy.checkout import ROOT
 ROOMS = {
     "PIL": {"attachstore.admission"},
     "aiofiles": {"attachstore.admission", "attachstore.store"},
+    "backports": {"attachstore.sessions.zstd_frames"},
     "blake3": {"attachstore.digest"},
     "click": {"attachstore.cli"},
+    "compression": {"attachstore.sessions.zstd_frames"},
     "magic": {"attachstore.admission"},
     "msgspec": {"attachstore.admission", "attachstore.sessions"},
     "pikepdf": {"attachstore.admission"},

@@ -1,0 +1,87 @@
+"""Sealing: a log's two files, `log.jsonl` and `log.jsonl.zst`, and the way from one to the other.
+
+    raw ──seal──▶ both ──▶ sealed ──unseal──▶ both ──▶ raw
+
+The new file is published whole and synced before the old one is removed, so a kill in between
+leaves both. The chain settles which stays: the sealed one if both are proven to the same head,
+else the one that is proven further. The other is kept in `torn/`, unless it is the same log, byte
+for byte as far as the chain can tell.
+
+Invariants
+
+ (1) At every moment one of the two files holds everything that was acknowledged.
+ (2) Everything here is done under the session's claim, but for `better_of`, which only reads.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory
+from attachstore.errors import LogDamagedError, StoreLayoutError, StoreVersionError
+from attachstore.sessions.durable_names import DurableNames
+from attachstore.sessions.medium import LogReader
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.new_log import NewLog
+from attachstore.sessions.scan import Scan
+from attachstore.threads import CancelFlag
+
+_NOT_A_LOG = (LogDamagedError, StoreLayoutError, StoreVersionError)
+
+
+def blocks_of(log: LogReader, cancel: CancelFlag | None) -> Iterator[bytes]:
+    """All of a log, in order."""
+    offset_bytes, size_bytes = 0, log.size()
+    while offset_bytes < size_bytes:
+        if cancel is not None:
+            cancel.check()
+        block = log.read(offset_bytes, min(BLOCK_BYTES, size_bytes - offset_bytes))
+        yield block
+        offset_bytes += len(block)
+
+
+def publish(
+    disk: Disk,
+    names: DurableNames,
+    path: Path,
+    content: Iterable[bytes],
+    check: Callable[[int], None],
+) -> None:
+    """Make the file at `path`, whole and durable, after `check` of its open descriptor."""
+    new = NewLog(disk, path.parent)
+    try:
+        new.fill(content)
+        check(new.descriptor)
+        new.publish(path)
+        names.sync(path.parent, undo=lambda: new.take_back(path))
+    finally:
+        new.abandon()
+
+
+def keep_aside(disk: Disk, names: DurableNames, path: Path, torn: Path) -> None:
+    """Move a file that lost into `torn/`, durably."""
+    ensure_directory(disk, torn)
+    names.sync(torn.parent)
+    disk.rename(path, torn / f"{path.name}-{secrets.token_hex(8)}")
+    names.sync(torn)
+    names.sync(torn.parent)
+
+
+def better_of(raw: LogReader, sealed: LogReader, name: SessionName) -> tuple[bool, bool]:
+    """Whether the sealed log is the one that stays, and whether the other is the same log."""
+    proven_raw, proven_sealed = _proven(raw, name), _proven(sealed, name)
+    if proven_raw == proven_sealed:
+        return True, raw.size() == sealed.size()
+    # seq, chain; at one seq with two chains nothing tells them apart, and the raw one is older
+    return proven_sealed[0] > proven_raw[0], False
+
+
+def _proven(log: LogReader, name: SessionName) -> tuple[int, bytes]:
+    """How far a log is proven: `seq` and chain of its last good event; -1 for no log at all."""
+    try:
+        scan = Scan(log, name, where=name.id).exhaust()
+    except _NOT_A_LOG:
+        return -1, b""
+    return scan.seq, scan.chain

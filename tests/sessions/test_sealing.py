@@ -1,0 +1,398 @@
+"""Sealed logs: the same log in less room, and one whole log at every moment in between."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from attachstore.disk import Disk
+from attachstore.errors import (
+    AttachstoreError,
+    InvalidConfigurationError,
+    LogDamagedError,
+    MissingDependencyError,
+    SessionBusyError,
+    SessionExistsError,
+    SessionMissingError,
+    StoreLayoutError,
+)
+from attachstore.sessions import JsonlMedium, MemoryMedium, SessionLogs, zstd_frames
+from attachstore.sessions.sqlite import SqliteMedium
+from attachstore.sessions.zstd_frames import library
+from tests.conformance.session_contract import SessionContractConformance
+from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_medium import SessionMediumConformance
+from tests.conformance.session_place import confirm, content_of, filled
+from tests.conformance.session_suffix import SessionSuffixConformance
+from tests.faults import PowerLossDisk, RecordingDisk, failing_disks
+from tests.sessions.places import SealedPlace
+
+Change = Callable[[SessionLogs], object]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> SealedPlace:
+    return SealedPlace(tmp_path)
+
+
+@pytest.fixture
+def logs(place: SealedPlace) -> SessionLogs:
+    return SessionLogs(place.medium(), confirm)
+
+
+class TestSealedMedium(SessionMediumConformance):
+    pass
+
+
+class TestDamageInSealed(SessionDamageConformance):
+    pass
+
+
+class TestSuffixInSealed(SessionSuffixConformance):
+    pass
+
+
+class TestContractInSealed(SessionContractConformance):
+    pass
+
+
+def files(place: SealedPlace, session_id: str = "s-1") -> set[str]:
+    return {path.name for path in place.directory(session_id).iterdir()}
+
+
+# -- there and back ----------------------------------------------------------------------------
+
+
+def test_a_sealed_log_is_the_same_log_in_less_room(place: SealedPlace, logs: SessionLogs) -> None:
+    filled(logs, "s-1", *[{"n": number, "text": "the same again " * 20} for number in range(3000)])
+    whole = place.read("s-1")
+    events = list(logs.events("s-1"))
+
+    report = logs.seal("s-1")
+
+    assert files(place) == {"log.jsonl.zst"}
+    assert place.read("s-1") == whole, "what `zstd -dc` gives is the log"
+    assert (report.head_seq, report.head_chain) == (3000, events[-1].chain)
+    assert report.size_bytes == len(whole)
+    assert report.stored_bytes == place.sealed_path("s-1").stat().st_size < len(whole) / 5
+    assert list(logs.events("s-1")) == events
+    assert list(logs.events("s-1", after=2990)) == events[2990:]
+    assert logs.verify("s-1").head_chain == report.head_chain
+    assert logs.seal("s-1") == report, "safe to repeat"
+
+    logs.unseal("s-1")
+    logs.unseal("s-1")
+
+    assert files(place) == {"log.jsonl"}
+    assert place.path("s-1").read_bytes() == whole
+
+
+def test_sealed_and_raw_sessions_lie_side_by_side(place: SealedPlace, logs: SessionLogs) -> None:
+    for name in ("a", "b", "c"):
+        filled(logs, name, name)
+    logs.seal("b")
+
+    assert [(each.id, each.head_seq, each.problem) for each in logs.list()] == [
+        ("a", 1, None),
+        ("b", 1, None),
+        ("c", 1, None),
+    ]
+    assert list(logs.medium.strays()) == []
+    with pytest.raises(SessionExistsError):
+        logs.create("b")
+    assert content_of(logs, logs.fork("b", id="d").id) == ["b"]
+    logs.delete("b")
+    assert not place.directory("b").exists()
+
+
+def test_a_load_unseals(place: SealedPlace, logs: SessionLogs) -> None:
+    filled(logs, "s-1", 1, 2)
+    logs.seal("s-1")
+
+    assert logs.load("s-1").append("message", 3).seq == 3
+    assert files(place) == {"log.jsonl"}
+    assert content_of(logs, "s-1") == [1, 2, 3]
+
+
+def test_a_tail_is_moved_aside_before_a_log_is_sealed(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    filled(logs, "s-1", 1)
+    whole = place.read("s-1")
+    place.path("s-1").write_bytes(whole + b"torn")
+
+    assert logs.seal("s-1").size_bytes == len(whole)
+    assert place.torn("s-1") == [b"torn"]
+    assert place.read("s-1") == whole
+
+
+def test_what_is_open_damaged_or_elsewhere_is_not_sealed(
+    place: SealedPlace, logs: SessionLogs, tmp_path: Path
+) -> None:
+    with pytest.raises(SessionMissingError):
+        logs.seal("s-1")
+    log = logs.create("s-1")
+    log.append("message", 1)
+    other = SessionLogs(place.medium(), confirm)
+    for each in (logs, other):
+        with pytest.raises(SessionBusyError):
+            each.seal("s-1")
+    log.close()
+    damaged = place.path("s-1").read_bytes().replace(b'"data":1', b'"data":2')
+    place.path("s-1").write_bytes(damaged)
+    with pytest.raises(LogDamagedError):
+        logs.seal("s-1")
+    assert place.path("s-1").read_bytes() == damaged
+    (tmp_path / "other").mkdir()
+    for medium in (MemoryMedium(), SqliteMedium.create(tmp_path / "other", Disk())):
+        elsewhere = SessionLogs(medium, confirm)
+        filled(elsewhere, "s-1", 1)
+        for call in (elsewhere.seal, elsewhere.unseal):
+            with pytest.raises(InvalidConfigurationError):
+                call("s-1")
+        elsewhere.close()
+
+
+def test_a_missing_library_is_named(
+    place: SealedPlace, logs: SessionLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(logs, "s-1", 1)
+    filled(logs, "s-2", 2)
+    logs.seal("s-1")
+    monkeypatch.setitem(__import__("sys").modules, "backports", None)
+    monkeypatch.setitem(__import__("sys").modules, "compression", None)
+
+    for call in (logs.seal, logs.load):
+        with pytest.raises(MissingDependencyError, match="attachstore\\[zstd\\]"):
+            call("s-1" if call == logs.load else "s-2")
+    (summary, _) = logs.list()
+    assert isinstance(summary.problem, MissingDependencyError)
+    assert files(place, "s-2") == {"log.jsonl"}
+
+
+def test_what_came_out_wrong_takes_nobodys_place(
+    place: SealedPlace, logs: SessionLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(logs, "s-1", 1, 2)
+
+    def compress(content: Iterable[bytes]) -> list[bytes]:
+        return [library().compress(b"".join(content)[:-90])]
+
+    monkeypatch.setattr(zstd_frames, "compress", compress)
+
+    with pytest.raises(LogDamagedError, match="sealed"):
+        logs.seal("s-1")
+    assert files(place) == {"log.jsonl"}
+
+
+# -- at every moment ---------------------------------------------------------------------------
+
+
+def prepared(place: SealedPlace, *, sealed: bool) -> None:
+    logs = SessionLogs(place.medium(), confirm)
+    filled(logs, "s-1", *range(5))
+    if sealed:
+        logs.seal("s-1")
+    logs.close()
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["seal", "unseal"])
+@pytest.mark.parametrize("effect", ["none", "done"])
+def test_whichever_call_fails_the_log_is_whole_and_the_next_try_ends_it(
+    tmp_path: Path, sealed: bool, effect: str
+) -> None:
+    for number, disk in enumerate(failing_disks(effect=effect)):
+        root = tmp_path / str(number)
+        root.mkdir()
+        place = SealedPlace(root)
+        prepared(place, sealed=sealed)
+        logs = SessionLogs(JsonlMedium(root, disk), confirm)
+        with contextlib.suppress(AttachstoreError):
+            (logs.unseal if sealed else logs.seal)("s-1")
+
+        after = SessionLogs(place.medium(), confirm)
+        assert content_of(after, "s-1") == list(range(5))
+        (after.unseal if sealed else after.seal)("s-1")
+        assert files(place) - {"torn"} == {"log.jsonl" if sealed else "log.jsonl.zst"}
+        assert content_of(after, "s-1") == list(range(5))
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["seal", "unseal"])
+def test_power_may_be_cut_at_any_call(tmp_path: Path, sealed: bool) -> None:
+    root = tmp_path / "disk"
+    root.mkdir()
+    prepared(SealedPlace(root), sealed=sealed)
+    disk = PowerLossDisk(root)
+    logs = SessionLogs(JsonlMedium(root, disk), confirm)
+    (logs.unseal if sealed else logs.seal)("s-1")
+    disk.acknowledge("done")
+
+    states = 0
+    for state, _ in disk.crash_moments(into=tmp_path):
+        after = SessionLogs(JsonlMedium(state, Disk()), confirm)
+        assert content_of(after, "s-1") == list(range(5))
+        assert after.load("s-1").append("message", 5).seq == 6
+        assert content_of(after, "s-1") == list(range(6))
+        states += 1
+    assert states > 3
+
+
+def test_the_new_file_is_durable_before_the_old_one_goes(place: SealedPlace) -> None:
+    prepared(place, sealed=False)
+    disk = RecordingDisk(place.root)
+    logs = SessionLogs(JsonlMedium(place.root, disk), confirm)
+    logs.seal("s-1")
+    logs.unseal("s-1")
+
+    names = [step for step in disk.trace if "log.jsonl" in step[1] or step[0].startswith("sync")]
+    order = [step[0] for step in names if step[0] in {"link_open_file", "sync_directory", "unlink"}]
+    assert order == ["link_open_file", "sync_directory", "unlink", "sync_directory"] * 2
+
+
+# -- both files --------------------------------------------------------------------------------
+
+
+def both(place: SealedPlace, logs: SessionLogs, raw_events: int, sealed_events: int) -> None:
+    """Two files of one history, one shorter than the other or not."""
+    filled(logs, "s-1", *range(max(raw_events, sealed_events)))
+    lines = place.read("s-1").splitlines(keepends=True)
+    place.write("s-1", b"".join(lines[: sealed_events + 1]))
+    place.path("s-1").write_bytes(b"".join(lines[: raw_events + 1]))
+
+
+@pytest.mark.parametrize(("raw_events", "sealed_events"), [(5, 5), (3, 5), (5, 3), (0, 5)])
+def test_of_two_files_the_one_that_is_proven_further_stays(
+    place: SealedPlace, logs: SessionLogs, raw_events: int, sealed_events: int
+) -> None:
+    both(place, logs, raw_events, sealed_events)
+
+    assert content_of(logs, "s-1") == list(range(5)), "also for readers, who change nothing"
+    assert files(place) == {"log.jsonl", "log.jsonl.zst"}
+    assert logs.load("s-1").head == 5
+    assert files(place) - {"torn"} == {"log.jsonl"}
+    assert len(place.torn("s-1")) == (raw_events != sealed_events)
+
+
+def test_damage_in_one_file_lets_the_other_stay(place: SealedPlace, logs: SessionLogs) -> None:
+    both(place, logs, 5, 5)
+    damaged = place.path("s-1").read_bytes().replace(b'"data":2', b'"data":7')
+    place.path("s-1").write_bytes(damaged)
+
+    assert content_of(logs, "s-1") == list(range(5))
+    logs.seal("s-1")
+    assert content_of(logs, "s-1") == list(range(5))
+    assert damaged in place.torn("s-1"), "nothing that differs is thrown away"
+
+
+# -- damaged frames ----------------------------------------------------------------------------
+
+
+def sealed_in_one_frame(place: SealedPlace, logs: SessionLogs) -> tuple[bytes, list[object]]:
+    """A log of about 1 MiB, in blocks of 128 KiB."""
+    filled(logs, "s-1", *[[number, "y" * (number % 700)] for number in range(2000)])
+    events = content_of(logs, "s-1")
+    logs.seal("s-1")
+    return place.sealed_path("s-1").read_bytes(), events
+
+
+@pytest.mark.parametrize("how", ["cut", "zeroed"])
+def test_a_last_frame_without_its_end_gives_back_what_the_chain_proves(
+    place: SealedPlace, logs: SessionLogs, how: str
+) -> None:
+    stored, events = sealed_in_one_frame(place, logs)
+    counts: list[int] = []
+    for kept_bytes in (len(stored) - 1, len(stored) // 2, len(stored) * 3 // 4):
+        zeros = b"\0" * (len(stored) - kept_bytes - 1) if how == "zeroed" else b""
+        place.sealed_path("s-1").write_bytes(stored[:kept_bytes] + zeros)
+        content = content_of(logs, "s-1")
+        assert content == events[: len(content)]
+        view = logs.inspect("s-1")
+        assert view.tail is not None
+        assert view.head_seq == len(content)
+        counts.append(len(content))
+
+        broken = place.sealed_path("s-1").read_bytes()
+        assert logs.load("s-1").append("message", "next").seq == len(content) + 1
+        assert broken in place.torn("s-1"), "the frame itself is kept"
+        logs.close()
+        logs = SessionLogs(place.medium(), confirm)
+        place.path("s-1").unlink()
+    assert max(counts) > 1000
+
+
+def test_a_broken_frame_with_its_end_is_damage_and_refused(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    filled(logs, "s-1", *range(1, 7))
+    lines = place.read("s-1").splitlines(keepends=True)
+    place.write("s-1", b"".join(lines))
+    frames = [library().compress(line) for line in lines]
+    broken = bytearray(frames[3])
+    broken[-6] ^= 1
+    stored = b"".join([*frames[:3], bytes(broken), *frames[4:]])
+    place.sealed_path("s-1").write_bytes(stored)
+
+    assert content_of(logs, "s-1", damaged="stop") == [1, 2]
+    with pytest.raises(LogDamagedError) as damage:
+        logs.verify("s-1")
+    assert (damage.value.line, damage.value.offset_bytes) == (4, len(b"".join(lines[:3])))
+    assert content_of(logs, "s-1", damaged="resync") == [1, 2, 4, 5, 6]
+    for call in (logs.load, logs.unseal, logs.repair):
+        with pytest.raises(StoreLayoutError, match="damaged at byte"):
+            call("s-1")
+    assert place.sealed_path("s-1").read_bytes() == stored
+    assert logs.fork("s-1", at=2, id="s-2").append("message", "saved").seq == 3
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"something else", b"\x28\xb5\x2f\xfd", b"\0" * 600, b"\x28\xb5\x2f\xfd\xff\xff\xff\xff"],
+    ids=["empty", "foreign", "magic-only", "zeros", "reserved"],
+)
+def test_what_is_no_sealed_log_is_never_taken_for_one(
+    place: SealedPlace, logs: SessionLogs, stored: bytes
+) -> None:
+    filled(logs, "s-1", 1)
+    logs.seal("s-1")
+    place.sealed_path("s-1").write_bytes(stored)
+
+    (summary,) = logs.list()
+    assert summary.problem is not None
+    for call in (logs.verify, logs.load):
+        with pytest.raises((LogDamagedError, StoreLayoutError)):
+            call("s-1")
+
+
+def test_frames_that_do_not_say_what_they_hold_are_refused(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    filled(logs, "s-1", 1)
+    whole = place.read("s-1")
+    logs.seal("s-1")
+    compressor = library().ZstdCompressor()
+    streamed = compressor.compress(whole) + compressor.flush()
+    place.sealed_path("s-1").write_bytes(streamed)
+
+    with pytest.raises(StoreLayoutError, match="not sealed by us"):
+        logs.verify("s-1")
+
+
+def test_no_changed_byte_of_a_sealed_log_becomes_an_event(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    filled(logs, "s-1", *range(1, 30))
+    events = content_of(logs, "s-1")
+    logs.seal("s-1")
+    stored = place.sealed_path("s-1").read_bytes()
+    for position in range(len(stored)):
+        changed = bytearray(stored)
+        changed[position] ^= 0x41
+        place.sealed_path("s-1").write_bytes(bytes(changed))
+        seen: list[object] = []
+        with contextlib.suppress(LogDamagedError, StoreLayoutError):
+            for event in logs.events("s-1"):
+                seen.append(event.data)  # noqa: PERF401 - the error ends the loop
+        assert seen == events[: len(seen)]
