@@ -95,7 +95,11 @@ def _loaded() -> Any:
         raise missing
     package: Any = importlib.util.module_from_spec(private)
     sys.modules[_PRIVATE_NAME] = package
-    private.loader.exec_module(package)
+    try:
+        private.loader.exec_module(package)
+    except ImportError as error:
+        missing.reason = f"it cannot be loaded ({error})"
+        raise missing from error
     package.options.DECODE_THREADS = 1  # one attachment, one processor
     package.options.THUMBNAILS = package.options.DEPTH_IMAGES = package.options.AUX_IMAGES = False
     return package

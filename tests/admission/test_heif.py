@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import struct
+import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -161,6 +162,17 @@ def test_without_the_extra_a_policy_that_names_the_type_says_what_is_missing() -
         admit(BytesContent(PLAIN), NAMED)
     with pytest.raises(MissingDependencyError):
         examine(BytesContent(SKELETON), NAMED)
+
+
+def test_an_extra_that_does_not_load_is_one_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An installation with a hole is no damage of the picture."""
+    heif._loaded.cache_clear()
+    monkeypatch.setitem(sys.modules, f"{heif._PRIVATE_NAME}.constants", None)
+
+    with pytest.raises(MissingDependencyError, match="cannot be loaded"):
+        admit(BytesContent(PLAIN), NAMED)
 
 
 @pytest.mark.usefixtures("without_extra")
