@@ -1,6 +1,17 @@
 """All benchmarks, one table: `python -m benchmarks [--quick] [--directory DIR]`."""
 
-from benchmarks import append, commit, decoders, duplicate, large, read, replay, scan, suffix
+from benchmarks import (
+    append,
+    commit,
+    decoders,
+    duplicate,
+    large,
+    read,
+    replay,
+    scan,
+    suffix,
+    write_behind,
+)
 from benchmarks.measure import Measure, main
 
 ALL: tuple[Measure, ...] = (
@@ -9,6 +20,7 @@ ALL: tuple[Measure, ...] = (
     duplicate.measure,
     read.measure,
     append.measure,
+    write_behind.measure,
     replay.measure,
     suffix.measure,
     scan.measure,

@@ -6,7 +6,7 @@ What the caller does to the data afterwards changes nothing: the draft holds byt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from attachstore.errors import EventTooLargeError, InvalidEventError
 from attachstore.reference import Reference
@@ -68,18 +68,26 @@ def stamped(item: Draft, time: str, *, where: str, event_bytes_max: int) -> Draf
 
     Raises EventTooLargeError, also for the few bytes that only the longest numbers would need.
     """
-    last = 2**63 - 1
+    if _FRAME_BYTES + len(time) + item.size_bytes > event_bytes_max:
+        raise EventTooLargeError(where=where, event_bytes_max=event_bytes_max)
+    return Draft(item.type_json, item.data_json, item.references, time)
+
+
+def _frame_bytes() -> int:
+    longest = 2**63 - 1
     line, _ = record.encode_record(
-        seq=last,
-        time=time,
-        type_json=item.type_json,
+        seq=longest,
+        time="",
+        type_json=b"",
         data_json=b"",
-        batch=last,
+        batch=longest,
         chain=record.CHAIN_START,
     )
-    if len(line) + len(item.data_json) > event_bytes_max:
-        raise EventTooLargeError(where=where, event_bytes_max=event_bytes_max)
-    return replace(item, time=time)
+    return len(line)
+
+
+_FRAME_BYTES = _frame_bytes()
+"""A line without time, type and data, its numbers as long as they can be."""
 
 
 def place(

@@ -83,7 +83,7 @@ class UnknownFormatError(Exception):
 
 def timestamp(moment: datetime) -> str:
     """UTC, RFC 3339, always with microseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def encode_header(header: SessionHeader) -> bytes:
