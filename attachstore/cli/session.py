@@ -11,7 +11,10 @@ _WRITE = "attachstore.cli.session_write"
 INDEX = {
     "list": (f"{_READ}:list_command", "List the sessions."),
     "show": (f"{_READ}:show_command", "Show a session's head, references and damage."),
-    "tree": ("attachstore.cli.session_tree:tree_command", "Show which was forked from which."),
+    "tree": (
+        "attachstore.cli.session_tree:tree_command",
+        "Show which session was forked from which.",
+    ),
     "append": (f"{_WRITE}:append_command", "Append an event; its data is JSON on standard input."),
     "fork": (f"{_WRITE}:fork_command", "Branch a new session off an event."),
     "delete": (f"{_WRITE}:delete_command", "Delete session logs, never objects."),
