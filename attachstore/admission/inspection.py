@@ -45,7 +45,7 @@ from attachstore.reference import check_name
 from attachstore.threads import CancelFlag
 
 T = TypeVar("T")
-Report = Callable[[AdmissionError], None]
+Report = Callable[[AttachstoreError], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class Examination:
     header: Header | None
     frames: int | None
     pages: int | None
-    findings: tuple[AdmissionError, ...]
+    findings: tuple[AttachstoreError, ...]
+    """AdmissionErrors; and MissingDependencyError, where only what is missing could tell."""
     duration_s: float | None = None
     """Of a sound, where the extra `audio` is installed and its header says."""
 
@@ -97,14 +98,14 @@ def examine(
     decoders: Decoders = IN_PROCESS,
 ) -> Examination:
     """Ask every question of `admit`, and report all that it would refuse, not only the first."""
-    findings: list[AdmissionError] = []
+    findings: list[AttachstoreError] = []
     found = _Inspection(content, policy, (declared, name), cancel, decoders, findings.append).run()
     sounds = found.header is not None and found.header.media_type in _AUDIO_CHECKS
     length_s = duration_s(content, cancel) if sounds else None
     return Examination(found.header, found.frames, found.pages, tuple(findings), length_s)
 
 
-def _refuse(error: AdmissionError) -> None:
+def _refuse(error: AttachstoreError) -> None:
     raise error
 
 
@@ -157,6 +158,9 @@ class _Inspection:
     def _inspect(self, reader: Reader, claim: str | None) -> None:
         try:
             media_type = self._settled(reader, claim)
+        except MissingDependencyError as error:
+            self._report(error)
+            return
         except (AttachstoreError, DecodersClosedError, OSError):
             raise
         except Exception as error:  # noqa: BLE001 - as below: hostile bytes, surprised parsers
@@ -174,10 +178,11 @@ class _Inspection:
         self._faulty = False
         try:
             self._guarded(media_type, lambda: self._look_inside(reader, media_type, header))
-        except MissingDependencyError:
-            if media_type not in DECODED_BY_EXTRA or self._policy.names(media_type):
-                raise
-            header = Header(media_type=media_type)  # stored unopened: nothing is said of it
+        except MissingDependencyError as error:
+            if media_type in DECODED_BY_EXTRA and not self._policy.names(media_type):
+                header = Header(media_type=media_type)  # stored unopened: nothing is said of it
+            else:
+                self._fault(error)
         self._found.header = header
         if header is None and not self._faulty:
             reason = "its header cannot be read"
@@ -239,7 +244,7 @@ class _Inspection:
         except Exception as error:  # noqa: BLE001 - parsers raise whatever they like on hostile bytes
             self._fault(self._surprise(media_type, error))
 
-    def _fault(self, error: AdmissionError) -> None:
+    def _fault(self, error: AttachstoreError) -> None:
         self._faulty = True
         self._report(error)
 

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from attachstore.admission import AdmissionPolicy, admit
+from attachstore.admission import AdmissionPolicy, admit, examine
 from attachstore.admission.media_type import DOCX, PPTX, SVG, XLSX, normalise
 from attachstore.attachment import BytesContent
 from attachstore.errors import (
@@ -292,8 +292,11 @@ def test_a_type_that_only_libmagic_knows_needs_libmagic(monkeypatch: pytest.Monk
 
     for real_type, data in REAL.items():
         assert found(data) == real_type, "ours need no libmagic"
+    unread = b"\x7fELF\2\1\1" + bytes(60)
     with pytest.raises(MissingDependencyError, match="apt-get install libmagic1"):
-        found(b"\x7fELF\2\1\1" + bytes(60))
+        found(unread)
+    findings = examine(BytesContent(unread), EVERY).findings
+    assert [finding.code for finding in findings] == ["missing-dependency"]
 
 
 def test_libmagic_names_what_we_do_not_read() -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attachstore.errors import AdmissionError
+from attachstore.admission import decoders
+from attachstore.errors import AdmissionError, MissingDependencyError
 from tests.admission import documents
 from tests.admission.test_cases import CASES
 from tests.cli.conftest import picture
@@ -115,3 +116,23 @@ def test_a_limit_may_stand_in_any_place(
             Path("attachstore.toml").write_text(f"side_max = {side_max}\n")
         assert cli.run("check", photo, *flags).status == status
         assert cli.run("put", photo, *flags).status == status
+
+
+def test_a_missing_library_is_a_finding_of_the_file_that_needs_it(
+    cli: Cli, photo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files after it are examined all the same."""
+
+    def missing(*_: object) -> str:
+        raise MissingDependencyError(where="admission", package="x", reason="y", command="z")
+
+    monkeypatch.setattr(decoders, "guess", missing)
+    unread = tmp_path / "program"
+    unread.write_bytes(b"\x7fELF\2\1\1" + bytes(60))
+
+    ran = cli.run("check", unread, photo, "--json")
+
+    assert ran.status == 8
+    assert [finding["code"] for finding in ran.records[0]["findings"]] == ["missing-dependency"]
+    assert ran.records[1]["admissible"] is True
+    assert cli.run("check", unread).status == 1
