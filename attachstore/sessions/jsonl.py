@@ -177,13 +177,14 @@ class JsonlMedium:
     def open(self, name: SessionName) -> LogFile | SealedLog:
         sealed_path = self._sealed_path(name)
         with storage_errors(sealed_path):
-            for _ in range(2):  # a writer may seal or unseal it between two looks
+            for _ in range(3):  # a writer may seal or unseal it between two looks
                 has_sealed = self._is_there(sealed_path)
                 try:
                     raw = self._open_raw(name)
                 except SessionMissingError:
                     if has_sealed:
-                        return self._open_sealed(name)
+                        with contextlib.suppress(SessionMissingError):
+                            return self._open_sealed(name)
                     continue
                 return self._open_better(name, raw) if has_sealed else raw
         raise self._missing(name)
@@ -274,7 +275,9 @@ class JsonlMedium:
             return []
 
     def _has_log(self, name: SessionName) -> bool:
-        return self._is_there(self._log_path(name)) or self._is_there(self._sealed_path(name))
+        path = self._log_path(name)
+        # Asked again, because it may have been unsealed between the first two looks.
+        return any(map(self._is_there, (path, self._sealed_path(name), path)))
 
     def _is_raw(self, name: SessionName) -> bool:
         with storage_errors(self._log_path(name)):

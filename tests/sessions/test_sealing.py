@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from attachstore.errors import (
     StoreLayoutError,
 )
 from attachstore.sessions import JsonlMedium, MemoryMedium, SessionLogs, zstd_frames
+from attachstore.sessions.names import SessionName
 from attachstore.sessions.sqlite import SqliteMedium
 from attachstore.sessions.zstd_frames import library
 from tests.conformance.session_contract import SessionContractConformance
@@ -27,7 +29,7 @@ from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import SessionMediumConformance
 from tests.conformance.session_place import confirm, content_of, filled
 from tests.conformance.session_suffix import SessionSuffixConformance
-from tests.faults import PowerLossDisk, RecordingDisk, failing_disks
+from tests.faults import InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
 from tests.sessions.places import SealedPlace
 
 Change = Callable[[SessionLogs], object]
@@ -285,6 +287,40 @@ def test_damage_in_one_file_lets_the_other_stay(place: SealedPlace, logs: Sessio
     logs.seal("s-1")
     assert content_of(logs, "s-1") == list(range(5))
     assert damaged in place.torn("s-1"), "nothing that differs is thrown away"
+
+
+class MeanwhileDisk(InterceptedDisk):
+    """Lets something happen just before the n-th look at a log's files."""
+
+    def __init__(self, number: int, meanwhile: Callable[[], object]) -> None:
+        super().__init__()
+        self.looks = 0
+        self.number = number
+        self.meanwhile = meanwhile
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method in {"status", "open_read"}:
+            self.looks += 1
+            if self.looks == self.number:
+                self.meanwhile()
+        return call()
+
+
+@pytest.mark.parametrize("sealed", [False, True], ids=["seal", "unseal"])
+def test_a_reader_finds_a_log_that_changes_its_form_under_it(tmp_path: Path, sealed: bool) -> None:
+    for number in range(1, 8):
+        root = tmp_path / str(number)
+        root.mkdir()
+        place = SealedPlace(root)
+        prepared(place, sealed=sealed)
+        writing = SessionLogs(place.medium(), confirm)
+        change = writing.unseal if sealed else writing.seal
+        disk = MeanwhileDisk(number, lambda change=change: change("s-1"))
+        reading = SessionLogs(JsonlMedium(root, disk), confirm)
+
+        assert reading.medium.exists(SessionName.of("s-1"))
+        assert content_of(reading, "s-1") == list(range(5))
+        assert [(each.head_seq, each.problem) for each in reading.list()] == [(5, None)]
 
 
 # -- damaged frames ----------------------------------------------------------------------------
