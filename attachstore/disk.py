@@ -36,6 +36,7 @@ from attachstore.errors import (
     StorageIOError,
     StorageReadOnlyError,
     StorageUnsupportedError,
+    StoreLayoutError,
     UnavailableError,
 )
 
@@ -48,6 +49,12 @@ _SYNC_FILE_RANGE_WRITE = 2
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _EXHAUSTED = {errno.EMFILE: "descriptors", errno.ENFILE: "descriptors", errno.ENOMEM: "memory"}
+_MISPLACED = {
+    errno.ELOOP: "it is a symbolic link",  # what O_NOFOLLOW says
+    errno.ENXIO: "it is a socket or a device",
+    errno.EISDIR: "it is a directory",
+    errno.ENOTDIR: "one of its directories is not a directory",
+}
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -323,6 +330,22 @@ def storage_errors(where: Path | str) -> Generator[None]:
         raise
     except (OSError, MemoryError) as error:
         raise unavailable(error, where) from error
+
+
+@contextlib.contextmanager
+def layout_errors(path: Path) -> Generator[None]:
+    """Turn the errors that only a broken layout can cause into StoreLayoutError.
+
+    Inside a block of `storage_errors`, and for the store's own paths only: a user's path may be
+    anything.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = _MISPLACED.get(error.errno or 0)
+        if reason is None:
+            raise
+        raise StoreLayoutError(where=ascii(str(path))[1:-1], reason=reason) from error
 
 
 def unavailable(error: OSError | MemoryError, where: Path | str) -> UnavailableError:

@@ -10,11 +10,11 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from attachstore.disk import Disk, is_regular, leads_to, storage_errors
+from attachstore.disk import Disk, is_regular, layout_errors, leads_to, storage_errors
 from attachstore.errors import StoreLayoutError
 from attachstore.objects.backend import StoredObject
 
@@ -27,11 +27,6 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a character device",
     stat.S_IFBLK: "a block device",
-}
-_IRREGULAR = {
-    errno.ELOOP: "it is a symbolic link",  # what O_NOFOLLOW says
-    errno.ENXIO: "it is a socket or a device",
-    errno.ENOTDIR: "one of its directories is not a directory",
 }
 
 
@@ -131,18 +126,6 @@ def check_regular(status: os.stat_result, path: Path) -> None:
 
 def kind_of(status: os.stat_result) -> str:
     return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
-
-
-@contextlib.contextmanager
-def layout_errors(path: Path) -> Generator[None]:
-    """Turn the errors that only a broken layout can cause into StoreLayoutError."""
-    try:
-        yield
-    except OSError as error:
-        reason = _IRREGULAR.get(error.errno or 0)
-        if reason is None:
-            raise
-        raise StoreLayoutError(where=place(path), reason=reason) from error
 
 
 def place(path: Path) -> str:

@@ -31,7 +31,7 @@ from typing import Self
 
 from attachstore.attachment import Content, Spool
 from attachstore.digest import ALGORITHM, Digest, Hasher
-from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, storage_errors
+from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, layout_errors, storage_errors
 from attachstore.errors import (
     ObjectMissingError,
     StorageIOError,
@@ -43,7 +43,6 @@ from attachstore.objects.file_object import (
     FileObject,
     check_regular,
     kind_of,
-    layout_errors,
     open_object,
     place,
     retry_stale,

@@ -19,10 +19,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 from attachstore.digest import Digest
-from attachstore.disk import UNSUPPORTED, Disk, remove_quietly
+from attachstore.disk import UNSUPPORTED, Disk, layout_errors, remove_quietly
 from attachstore.errors import StoreLayoutError
 from attachstore.objects.backend import Judge, QuarantineNote
-from attachstore.objects.file_object import layout_errors, open_object, place
+from attachstore.objects.file_object import open_object, place
 from attachstore.objects.promise import Promise
 from attachstore.objects.quarantine import Quarantine
 from attachstore.objects.staging import StagedFile, Staging

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from attachstore.digest import ALGORITHM, Digest
-from attachstore.disk import Disk, is_regular, storage_errors
+from attachstore.disk import Disk, is_regular, layout_errors, storage_errors
 from attachstore.errors import AttachstoreError, StoreLayoutError
 from attachstore.objects.backend import Entry, EntryKind
-from attachstore.objects.file_object import kind_of, layout_errors
+from attachstore.objects.file_object import kind_of
 from attachstore.objects.quarantine import digest_in
 
 SHARDS = [f"{number:02x}" for number in range(256)]

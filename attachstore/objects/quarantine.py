@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from attachstore.digest import Digest
-from attachstore.disk import Disk, ensure_directory
+from attachstore.disk import Disk, ensure_directory, layout_errors
 from attachstore.errors import StoreLayoutError
 from attachstore.objects.backend import QuarantineNote
 from attachstore.objects.file_object import FileObject, open_object
@@ -53,7 +53,8 @@ class Quarantine:
             staged.sync()
             note_path = path.with_name(f"{path.name}.json")
             try:
-                staged.link_to(note_path)
+                with layout_errors(note_path):
+                    staged.link_to(note_path)
             except FileNotFoundError:
                 # Some tools do not restore empty directories.
                 ensure_directory(self._disk, self.directory)

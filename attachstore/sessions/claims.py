@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from attachstore.disk import Disk, ensure_directory, storage_errors
+from attachstore.disk import Disk, ensure_directory, layout_errors, storage_errors
 from attachstore.errors import SessionBusyError
 from attachstore.lock import FileLock, acquire, holder
 from attachstore.sessions.names import SessionName
@@ -17,9 +17,9 @@ LOCKS = "locks"
 
 
 def take_claim(disk: Disk, root: Path, name: SessionName) -> FileLock:
-    """Take the claim at once. Raises SessionBusyError, naming the holder."""
+    """Take the claim at once. Raises SessionBusyError, naming the holder, StoreLayoutError."""
     path = root / LOCKS / name.segment
-    with storage_errors(path):
+    with storage_errors(path), layout_errors(path):
         try:
             lock = acquire(disk, path)
         except FileNotFoundError:  # some tools do not restore empty directories

@@ -17,6 +17,7 @@ from attachstore.disk import (
     BLOCK_BYTES,
     Disk,
     ensure_directory,
+    layout_errors,
     read_all,
     remove_quietly,
     storage_errors,
@@ -93,7 +94,8 @@ class LogFile:
         torn = self._path.parent / TORN
         ensure_directory(self._disk, torn)
         kept = torn / f"{offset_bytes}-{secrets.token_hex(8)}"
-        copy = self._disk.create(kept, FILE_MODE)
+        with layout_errors(kept):
+            copy = self._disk.create(kept, FILE_MODE)
         try:
             try:
                 copied_bytes = 0

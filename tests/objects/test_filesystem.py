@@ -206,6 +206,20 @@ def test_a_shard_that_leads_out_of_the_store_is_refused(root: Path, tmp_path: Pa
     assert kinds == [EntryKind.IRREGULAR]
 
 
+def test_a_file_in_the_place_of_the_quarantine_is_a_broken_layout(root: Path) -> None:
+    open_store(root).commit(attachment())
+    object_path(root).chmod(0o644)
+    object_path(root).write_bytes(b"rot")
+    (root / "quarantine").rmdir()
+    (root / "quarantine").write_bytes(b"")
+
+    with pytest.raises(StoreLayoutError, match="not a directory") as caught:
+        open_store(root).commit(attachment())
+
+    assert caught.value.where.startswith(str(root / "quarantine"))
+    assert object_path(root).read_bytes() == b"rot", "it is left as it was found"
+
+
 def test_a_file_in_the_place_of_a_shard_is_refused(root: Path) -> None:
     shard = object_path(root).parent
     shard.rmdir()

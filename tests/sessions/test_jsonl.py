@@ -101,6 +101,26 @@ def test_missing_empty_directories_are_made_again(place: JsonlPlace, logs: Sessi
     assert content_of(logs, "s-1") == [1]
 
 
+@pytest.mark.parametrize("wrong", ["locks", "locks/s-1", "sessions/s-1/torn"])
+def test_a_link_in_the_place_of_ours_is_a_broken_layout_and_no_disk_error(
+    place: JsonlPlace, logs: SessionLogs, wrong: str
+) -> None:
+    """`storage-io` would send the reader to dmesg."""
+    filled(logs, "s-1", 1)
+    logs.close()
+    with place.path("s-1").open("ab") as log:
+        log.write(b"torn")
+    path = place.root / wrong
+    if path.exists():
+        path.rename(place.root / "moved")
+    path.symlink_to(place.path("s-1"))
+
+    with pytest.raises(StoreLayoutError) as caught:
+        SessionLogs(place.medium(), confirm).load("s-1")
+
+    assert caught.value.where.startswith(str(path))
+
+
 @pytest.mark.parametrize("kind", ["link", "fifo", "directory"])
 def test_a_log_that_is_no_file_is_refused_at_once(
     place: JsonlPlace, logs: SessionLogs, kind: str
