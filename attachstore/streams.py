@@ -72,7 +72,7 @@ async def gather(worker: Worker, gatherer: Gatherer, source: StreamSource) -> Co
         await worker.finish(gatherer.write, bytes(waiting))
         return await worker.hold(_close, lambda _cancel: gatherer.finish())
     except BaseException:
-        await worker.finish(gatherer.discard)
+        await worker.let_go(gatherer.discard)
         raise
 
 
@@ -89,8 +89,12 @@ def _gather_file(cancel: CancelFlag, gatherer: Gatherer, source: io.IOBase) -> C
         cancel.check()
         try:
             block = read(BLOCK_BYTES)
-        except OSError as error:
+        except (TypeError, AttachstoreError):
+            raise
+        except Exception as error:
             raise _unreadable(source, error) from error
+        if block is None:  # taken for the end, it would cut the source short
+            raise _unreadable(source, BlockingIOError("it is non-blocking, and has no bytes yet"))
         if not block:
             return gatherer.finish()
         gatherer.write(_checked(block))
@@ -170,4 +174,4 @@ class AttachmentStream:
 
     async def close(self) -> None:
         """Let the object go; safe to repeat."""
-        await self._worker.finish(self._verified.close)
+        await self._worker.let_go(self._verified.close)

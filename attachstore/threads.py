@@ -121,10 +121,18 @@ class Worker:
                     raise ended
         finally:
             close = getattr(iterator, "close", None)
-            if close is not None and self._closed:
-                close()  # the store went first; nothing else runs in this iterator any more
-            elif close is not None:
-                await self.finish(close)
+            if close is not None:
+                await self.let_go(close)
+
+    async def let_go(self, release: Callable[[], object]) -> None:
+        """As `finish`, for giving back what is held: a closed worker does not refuse it.
+
+        Its threads have ended by then, so nothing else uses what is given back.
+        """
+        if self._closed:
+            release()
+        else:
+            await self.finish(release)
 
     def close(self) -> None:
         """Wait for running work, end the threads. Safe to repeat, and in a forked child."""
