@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from attachstore.errors import LogDamagedError, SessionExistsError
+from attachstore.errors import LogDamagedError, SessionExistsError, SessionMissingError
 from attachstore.sessions.draft import Draft, Head, place
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.logs import SessionLogs
@@ -64,7 +64,13 @@ class Attempt:
         """The log as the medium holds it now, open for writing."""
         if log.state is not State.PENDING:
             # It may be open elsewhere in this store, or have been closed while we failed.
-            return logs.load(log.id, close_turn=False)
+            try:
+                return logs.load(log.id, close_turn=False)
+            except SessionMissingError:
+                if log.head or log.header.parent is not None:
+                    raise
+                # Closed before it ever had a log.
+                return logs.create(log.id, meta=log.header.meta, cwd=log.header.cwd)
         if not logs.medium.exists(log.name):
             return log
         # The first append said that it failed. Is what is there its work, or another's?

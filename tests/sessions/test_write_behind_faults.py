@@ -427,6 +427,26 @@ async def test_a_close_that_fails_keeps_the_events_and_gives_up_the_lock(
     await other.close()
 
 
+async def test_a_session_that_never_had_a_log_gets_one_after_a_close_that_failed(
+    place: JsonlPlace,
+) -> None:
+    disk = FailingDisk(methods={"write"}, sticky=True)
+    opened = Opened(place, disk, ONLY_BY_FLUSH)
+    session = await opened.sessions.create("s-1", meta={"title": "T"})
+    await emit_all(session, "ab")
+    disk.calls, disk.fail_at = 0, 1
+    with pytest.raises(StorageIOError):
+        await session.close()
+    assert await fails(session.flush())
+    disk.heal()
+
+    await session.flush()
+
+    assert await content(place) == ["a", "b"]
+    assert session.header.title == "T"
+    await opened.close()
+
+
 async def test_what_a_closed_session_left_goes_into_the_one_that_was_loaded_since(
     place: JsonlPlace,
 ) -> None:

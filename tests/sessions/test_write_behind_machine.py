@@ -142,7 +142,10 @@ class EmitMachine(RuleBasedStateMachine):
         else:
             assert closed.queued == 0
         self.load()
-        self.run(closed.flush())
+        try:
+            self.run(closed.flush())
+        except AttachstoreError:  # this store must not be used any more
+            self.start_anew(closed)
 
     @rule()
     def close_the_store(self) -> None:
@@ -163,12 +166,14 @@ class EmitMachine(RuleBasedStateMachine):
         except SessionMissingError:
             self.session = self.run(self.opened.sessions.create("s-1"))
         except AttachstoreError:  # this store saw a sync fail whose name may not be durable
-            closed = self.session
-            self.close_opened()
-            self.opened = Opened(self.place, self.disk, self.policy)
-            self.load()
-            if closed.queued:
-                self.run(self.session.adopt(closed))
+            self.start_anew(self.session)
+
+    def start_anew(self, closed: Session) -> None:
+        self.close_opened()
+        self.opened = Opened(self.place, self.disk, self.policy)
+        self.load()
+        if closed.queued:
+            self.run(self.session.adopt(closed))
 
     def close_opened(self) -> bool:
         try:
