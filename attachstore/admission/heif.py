@@ -60,8 +60,9 @@ def decode(reader: Reader, media_type: str, size: tuple[int, int], limits: Frame
             found[0].load()
             del found[0]  # or the pixels of all of them would be held
     except SyntaxError as error:  # pillow-heif's name for what this build of libheif cannot do
+        reason = " ".join(str(error).split())[:200]
         raise DecoderFailedError(
-            where="attachment", media_type=media_type, reason=str(error)[:200]
+            where="attachment", media_type=media_type, reason=reason
         ) from error
     if not limits.frames:
         raise Broken("it holds no picture that decodes")

@@ -140,6 +140,16 @@ def test_a_container_without_a_picture_is_no_picture() -> None:
     assert refusal(SKELETON, AdmissionPolicy()) == "unsupported-media-type"
 
 
+def test_what_this_libheif_cannot_do_is_no_damage() -> None:
+    """A kind of HEIC that it does not take: other programs may open it."""
+    scalable = PLAIN.replace(b"mif1heic", b"hevshevs", 1).replace(b"heic", b"hevs", 1)
+
+    (finding,) = examine(BytesContent(scalable), EVERY).findings
+
+    assert finding.code == "decoder-failed"
+    assert str(finding).isprintable()
+
+
 def test_the_hosts_settings_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = pillow_heif.options
     monkeypatch.setattr(library, "PREFERRED_DECODER", {"HEIF": "no such decoder"})

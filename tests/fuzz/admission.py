@@ -157,7 +157,9 @@ def _worker(folder: Path, seed: int, seconds: float) -> None:
             note = f"policy {POLICIES.index(policy)}, declared {declared}\n{traceback.format_exc()}"
             (folder / f"{name}.txt").write_text(note)
         signal.alarm(0)
-    rows = "".join(f"{count}\t{outcome}\n" for outcome, count in fuzzer.outcomes.most_common())
+    # Escaped: a library's words in an outcome may hold a line feed.
+    ranked = fuzzer.outcomes.most_common()
+    rows = "".join(f"{count}\t{ascii(outcome)[1:-1]}\n" for outcome, count in ranked)
     (folder / f"outcomes-{seed}").write_text(f"{fuzzer.tried}\ttried\n{rows}")
     current.unlink()
 
