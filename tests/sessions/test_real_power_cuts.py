@@ -33,11 +33,6 @@ _SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
 _IMAGE_BYTES = 48 << 20
 
-# UNDER_WAY: On a busy machine the last commit that SQLite acknowledged, the one under way when the
-# file system is shut down, is missing in some runs; never an earlier one, and never with files.
-# Whether the kernel's shutdown says OK to a sync that it dropped, or SQLite does, is not known yet.
-# So for SQLite this test covers all promises but the last (docs/decisions/0025).
-
 WRITER = """
 import os, sys
 from pathlib import Path
@@ -165,12 +160,11 @@ def promises_until_the_cut(
     output, _ = writer.communicate()
     machine.stop()
     machine.start()
-    lines = output.decode().splitlines()
-    assert lines, "the writer never got anywhere"
     heads: dict[str, int] = {}
-    for line in lines[:-1] if kind == "sqlite" else lines:  # see UNDER_WAY
+    for line in output.decode().splitlines():
         name, head = line.split()
         heads[name] = int(head)
+    assert heads, "the writer never got anywhere"
     return heads
 
 
