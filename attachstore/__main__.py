@@ -2,7 +2,7 @@
 
 import sys
 
-from attachstore.cli.main import main
+from attachstore.cli.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

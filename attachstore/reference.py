@@ -79,8 +79,10 @@ class Reference:
         given: object = value
         outer = cast("dict[object, object]", value) if isinstance(value, dict) else {}
         inner = outer.get(KEY)
-        if len(outer) != 1 or not isinstance(inner, dict):
+        if len(outer) != 1 or KEY not in outer:
             raise _invalid(given, f"expected an object whose only key is {KEY}")
+        if not isinstance(inner, dict):
+            raise _invalid(given, f"the value of {KEY} must be an object")
         body = cast("dict[str, Any]", inner)
         _check_types(body)
         digest = Digest.parse(body["digest"])

@@ -77,6 +77,11 @@ def test_only_an_object_with_that_one_key_is_a_reference(value: object) -> None:
         Reference.from_json(value)
 
 
+def test_the_error_says_what_is_wrong_with_it() -> None:
+    with pytest.raises(InvalidReferenceError, match="must be an object"):
+        Reference.from_json({"$attach": 1})
+
+
 def test_a_name_is_kept_code_point_for_code_point() -> None:
     """Narrow no-break spaces, NFD and bidi marks are what users' files are called."""
     for name in ("Screenshot 9.41\u202fAM.png", "u\u0308.txt", "../x", "a\u202eb", "\x00", "CON"):

@@ -37,6 +37,7 @@ from attachstore.errors import (
     StoreMissingError,
     TooManyBytesError,
 )
+from tests.descriptors import open_descriptors
 
 TEXT = b"hello\n"
 MIB = 1 << 20
@@ -520,7 +521,7 @@ async def test_a_cancelled_call_is_over_when_it_returns(
         lambda: store.attach_many([source, bytes(data.hex().encode())]),
     ]
     gc.collect()  # what earlier tests left to the collector is not counted
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    descriptors = open_descriptors()
     for call in calls:
         for delay_ms in range(0, 24, 3):
             task = asyncio.ensure_future(call())
@@ -529,7 +530,7 @@ async def test_a_cancelled_call_is_over_when_it_returns(
             await asyncio.wait([task])
             assert staging(store) == []
             gc.collect()
-            assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors
+            assert open_descriptors() <= descriptors
 
     assert (await store.scan()).clean
 

@@ -15,6 +15,7 @@ import pytest
 
 from attachstore.errors import ResourceExhaustedError
 from attachstore.threads import CancelFlag, Cancelled, Worker
+from tests.descriptors import open_descriptors
 from tests.objects.samples import attachment, make_store, names_in, spooled
 
 
@@ -349,7 +350,7 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     store = make_store(tmp_path / "store")
     chance = random.Random(141)
     gc.collect()  # what earlier tests left to the collector is not counted
-    before = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    before = open_descriptors()
 
     def put(cancel: CancelFlag, data: bytes) -> None:
         content = spooled(store.backend, data)  # type: ignore[arg-type] - a FilesystemBackend
@@ -374,4 +375,4 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     there = list(store.digests())
     assert len(there) >= finished
     assert all(store.verify(digest).error is None for digest in there)
-    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
+    assert open_descriptors() <= before

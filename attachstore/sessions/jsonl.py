@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -28,6 +28,7 @@ from attachstore.disk import (
     Disk,
     ensure_directory,
     is_regular,
+    layout_errors,
     remove_quietly,
     storage_errors,
 )
@@ -49,7 +50,13 @@ from attachstore.sessions.sealed_log import SEALED, SealedLog
 from attachstore.threads import CancelFlag
 
 LOG = "log.jsonl"
-_NO_FILE = (FileNotFoundError, NotADirectoryError)
+
+
+@contextlib.contextmanager
+def _medium_errors(path: Path) -> Generator[None]:
+    """What a medium's disk says as our own errors: a wrong thing at a path of ours is layout."""
+    with storage_errors(path), layout_errors(path):
+        yield
 
 
 class JsonlMedium:
@@ -67,7 +74,7 @@ class JsonlMedium:
     def create(cls, root: Path, disk: Disk) -> Self:
         """Make the directories, durably; `root` must be there. They may exist already."""
         medium = cls(root, disk)
-        with storage_errors(root):
+        with _medium_errors(root):
             medium._ensure_directories()
         return medium
 
@@ -91,7 +98,7 @@ class JsonlMedium:
     def add(self, name: SessionName, content: Iterable[bytes]) -> LogFile:
         self._names.check()
         directory = self._directory(name)
-        with storage_errors(directory):
+        with _medium_errors(directory):
             try:
                 ensure_directory(self._disk, directory)
             except FileNotFoundError:
@@ -114,7 +121,7 @@ class JsonlMedium:
     def open_writer(self, name: SessionName) -> LogFile:
         self.unseal(name)
         path = self._log_path(name)
-        with storage_errors(path):
+        with _medium_errors(path):
             descriptor = self._open(name, path, self._disk.open_write)
         return LogFile(self._disk, descriptor, path, name, self._names)
 
@@ -134,7 +141,7 @@ class JsonlMedium:
             def check_sealed(descriptor: int) -> None:
                 check(SealedLog(self._disk, descriptor, sealed_path))  # which is not closed here
 
-            with storage_errors(sealed_path):
+            with _medium_errors(sealed_path):
                 frames = zstd_frames.compress(sealing.blocks_of(raw, cancel))
                 sealing.publish(self._disk, self._names, sealed_path, frames, check_sealed)
                 self._remove(self._log_path(name))
@@ -144,7 +151,7 @@ class JsonlMedium:
     def unseal(self, name: SessionName, cancel: CancelFlag | None = None) -> None:
         self._names.check()
         path, sealed_path = self._log_path(name), self._sealed_path(name)
-        with storage_errors(self._directory(name)):
+        with _medium_errors(self._directory(name)):
             self._remove_stale(name)
             if not self._is_there(sealed_path):
                 return
@@ -161,10 +168,10 @@ class JsonlMedium:
 
     def delete(self, name: SessionName) -> None:
         self._names.check()
-        with storage_errors(self._directory(name)):
+        with _medium_errors(self._directory(name)):
             try:
                 remove_session(self._disk, self._directory(name), self._names)
-            except _NO_FILE:
+            except FileNotFoundError:
                 raise self._missing(name) from None
             # Whoever opened the lock file before this notices that it leads nowhere now.
             remove_quietly(self._disk, self._locks / name.segment)
@@ -176,7 +183,7 @@ class JsonlMedium:
 
     def open(self, name: SessionName) -> LogFile | SealedLog:
         sealed_path = self._sealed_path(name)
-        with storage_errors(sealed_path):
+        with _medium_errors(sealed_path):
             for _ in range(3):  # a writer may seal or unseal it between two looks
                 has_sealed = self._is_there(sealed_path)
                 try:
@@ -190,11 +197,11 @@ class JsonlMedium:
         raise self._missing(name)
 
     def exists(self, name: SessionName) -> bool:
-        with storage_errors(self._log_path(name)):
+        with _medium_errors(self._log_path(name)):
             return self._has_log(name)
 
     def names(self) -> Iterator[SessionName]:
-        with storage_errors(self._sessions):
+        with _medium_errors(self._sessions):
             segments = self._segments()
         for segment in segments:
             name = SessionName.from_segment(segment)
@@ -202,14 +209,14 @@ class JsonlMedium:
                 yield name
 
     def strays(self) -> Iterator[str]:
-        with storage_errors(self._sessions):
+        with _medium_errors(self._sessions):
             segments = self._segments()
         for segment in segments:
             path = self._sessions / segment
             if segment.startswith(DELETED_PREFIX) or SessionName.from_segment(segment) is None:
                 yield str(path)
                 continue
-            with storage_errors(path):
+            with _medium_errors(path):
                 try:
                     inside = self._disk.names(path)
                 except FileNotFoundError:
@@ -235,7 +242,7 @@ class JsonlMedium:
     def _open(self, name: SessionName, path: Path, opener: Callable[[Path], int]) -> int:
         try:
             descriptor = opener(path)
-        except _NO_FILE:
+        except FileNotFoundError:
             raise self._missing(name) from None
         except OSError as error:
             if error.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
@@ -256,7 +263,7 @@ class JsonlMedium:
         directory = self._directory(name)
         try:
             entries = self._disk.names(directory)
-        except _NO_FILE:
+        except FileNotFoundError:
             return
         for entry in entries:
             if entry.startswith(NEW_PREFIX):
@@ -280,13 +287,13 @@ class JsonlMedium:
         return any(map(self._is_there, (path, self._sealed_path(name), path)))
 
     def _is_raw(self, name: SessionName) -> bool:
-        with storage_errors(self._log_path(name)):
+        with _medium_errors(self._log_path(name)):
             return self._is_there(self._log_path(name))
 
     def _is_there(self, path: Path) -> bool:
         try:
             self._disk.status(path)
-        except _NO_FILE:
+        except FileNotFoundError:
             return False
         return True
 
@@ -297,7 +304,7 @@ class JsonlMedium:
 
     def _open_sealed(self, name: SessionName) -> SealedLog:
         path = self._sealed_path(name)
-        with storage_errors(path):
+        with _medium_errors(path):
             descriptor = self._open(name, path, self._disk.open_read)
         return SealedLog(self._disk, descriptor, path)
 
@@ -335,6 +342,8 @@ class JsonlMedium:
     def _may_have_log(self, name: SessionName) -> bool:
         try:
             return self._has_log(name)
+        except NotADirectoryError:  # a stray file; whoever asks for it by name is told more
+            return False
         except OSError:  # whoever opens it is told why; one bad entry must not hide the others
             return True
 

@@ -24,6 +24,7 @@ from attachstore.attachment import BytesContent
 from attachstore.errors import AttachstoreError
 from tests.admission import documents
 from tests.admission.pictures import DEFAULT_FORMATS, FURTHER_FORMATS, saved
+from tests.descriptors import open_descriptors
 
 ATTACHMENTS = int(os.environ.get("ATTACHSTORE_TEST_POOL", "1000"))
 THREADS = 3
@@ -78,10 +79,6 @@ def memory_mib(pid: int | str = "self") -> int:
     return int(status.partition("VmRSS:")[2].split()[0]) // 1024 if "VmRSS:" in status else 0
 
 
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are enough
-
-
 def children() -> set[str]:
     """Process ids, of zombies too."""
     listed = Path("/proc/self/task").glob("*/children")
@@ -94,7 +91,7 @@ def test_random_kills_over_many_attachments_change_no_outcome_and_leak_nothing()
     others, stop = children(), threading.Event()
     wrong, killed = list[object](), list[int]()
     put_through(pool, iter(range(10 * len(cases))), cases, wrong)  # everything is loaded
-    memory_before, descriptors_before = memory_mib(), descriptors()
+    memory_before, descriptors_before = memory_mib(), open_descriptors()
     # One iterator for all: each thread takes the next number.
     numbers = iter(range(ATTACHMENTS))
     threads = [
@@ -114,7 +111,7 @@ def test_random_kills_over_many_attachments_change_no_outcome_and_leak_nothing()
     stop.set()
     killer.join()
 
-    grown_mib, open_now = memory_mib() - memory_before, descriptors()
+    grown_mib, open_now = memory_mib() - memory_before, open_descriptors()
     pool.close()
     print(
         f"{ATTACHMENTS} attachments in {time.monotonic() - began_s:.0f} s, {len(killed)} kills,"
@@ -123,7 +120,7 @@ def test_random_kills_over_many_attachments_change_no_outcome_and_leak_nothing()
     )
     assert wrong == []
     assert open_now <= descriptors_before + 2  # a worker that was dead then has a socket now
-    assert descriptors() <= descriptors_before
+    assert open_descriptors() <= descriptors_before
     assert children() <= others
     assert grown_mib < GROWTH_MAX_MIB
     assert worker_mib < 256

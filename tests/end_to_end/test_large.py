@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
+from tests.descriptors import open_descriptors
 
 GIB = 1 << 30
 RESIDENT_BYTES_MAX = 200 << 20
@@ -34,10 +35,6 @@ async def main(root, source, target):
 
 asyncio.run(main(*sys.argv[1:]))
 """
-
-
-def open_descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_three_gib_are_attached_and_read_back_in_200_mib(tmp_path: Path) -> None:
