@@ -5,8 +5,10 @@ from __future__ import annotations
 import click
 
 from attachstore.cli.command import Command, complete_reference
+from attachstore.cli.exit_status import ExitStatus
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import human_size
+from attachstore.errors import StoreLayoutError
 
 
 @click.command(
@@ -17,7 +19,7 @@ from attachstore.cli.output import human_size
 )
 @click.argument("prefix", default="", metavar="[PREFIX]", shell_complete=complete_reference)
 @pass_invocation
-def command(invocation: Invocation, prefix: str) -> None:
+def command(invocation: Invocation, prefix: str) -> int:
     """List the objects whose digests begin with PREFIX, in ascending order: digest and size.
 
     Nothing is read but names and sizes; `stat` and `scan` verify.
@@ -25,15 +27,22 @@ def command(invocation: Invocation, prefix: str) -> None:
     digits = prefix.removeprefix("blake3:")
     if digits.strip("0123456789abcdef"):
         raise click.UsageError(f"{prefix!a} is no beginning of a digest")
-    invocation.run(lambda: _ls(invocation, digits))
+    return invocation.run(lambda: _ls(invocation, digits))
 
 
-async def _ls(invocation: Invocation, digits: str) -> None:
+async def _ls(invocation: Invocation, digits: str) -> int:
     out = invocation.out
+    status = ExitStatus.DONE
     async with invocation.reading() as store:
         async for digest in store.list(digits):
-            size = store.objects.size(digest)
+            try:
+                size = store.objects.size(digest)
+            except StoreLayoutError as error:  # it hides none of the others
+                out.failure(error, source=str(digest))
+                status = ExitStatus.CORRUPT
+                continue
             if size is None:  # quarantined since it was listed
                 continue
             shown = f"{human_size(size):>9}" if out.on_terminal else str(size)
             out.record({"digest": str(digest), "size": size}, f"{digest}  {shown}")
+    return status

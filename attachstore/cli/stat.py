@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from attachstore.cli.exit_status import status_of
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import dimensions, human_size, plural, visible
 from attachstore.cli.refs import digest_of, resolve
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, StoreLayoutError
 
 if TYPE_CHECKING:
     from attachstore.status import ObjectStatus, Use
@@ -136,7 +137,8 @@ async def _store_facts(store: Store) -> dict[str, Any]:
     objects = size_bytes = 0
     async for digest in store.list():
         objects += 1
-        size_bytes += store.objects.size(digest) or 0
+        with suppress(StoreLayoutError):  # what is no file has no size; a scan says more
+            size_bytes += store.objects.size(digest) or 0
     file_system = file_system_of(store.root)
     marker = store.marker
     return {

@@ -384,6 +384,21 @@ def test_ls_lists_digests_and_sizes_in_order(cli: Cli, photo: Path, note: Path) 
     ]
 
 
+def test_one_wrong_thing_hides_no_object(cli: Cli, photo: Path, note: Path) -> None:
+    cli.run("put", photo, note)
+    wrong, right = Digest.of(photo.read_bytes()), Digest.of(note.read_bytes())
+    path = cli.store / "objects" / "blake3" / wrong.hex[:2] / wrong.hex
+    path.unlink()
+    path.mkdir()
+
+    ran = cli.run("ls")
+
+    assert ran.status == 4
+    assert ran.text.split()[0] == str(right)
+    assert "store-layout" in ran.message
+    assert "2 objects" in cli.run("stat").text
+
+
 def test_ls_takes_the_beginning_of_a_digest(cli: Cli, photo: Path, note: Path) -> None:
     cli.run("put", photo, note)
     digest = str(Digest.of(photo.read_bytes()))
