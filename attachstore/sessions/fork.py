@@ -61,11 +61,17 @@ def open_prefix(
         yield pending_prefix(held, at), iter(())
         return
     with medium.open(parent) as log:
-        if held is not None and held.state in {State.OPEN, State.POISONED}:
-            end_bytes = held.acknowledged.size_bytes
-        else:
-            end_bytes = log.settle()
-        prefix = find_prefix(log, parent, where=where, end_bytes=end_bytes, at=at, cancel=cancel)
+        is_writer = held is not None and held.state in {State.OPEN, State.POISONED}
+        end_bytes = held.acknowledged.size_bytes if held and is_writer else log.settle()
+        prefix = find_prefix(
+            log,
+            parent,
+            where=where,
+            end_bytes=end_bytes,
+            acknowledged=is_writer,
+            at=at,
+            cancel=cancel,
+        )
         yield prefix, copy_lines(log, prefix, parent, where=where, cancel=cancel)
 
 
@@ -75,15 +81,20 @@ def find_prefix(
     *,
     where: str,
     end_bytes: int,
+    acknowledged: bool,
     at: int | None,
     cancel: CancelFlag | None = None,
 ) -> Prefix:
     """Check the parent up to event `at`, or to its end.
 
+    With `acknowledged` everything up to `end_bytes` was: a shorter log has lost events.
+
     Raises LogDamagedError if damage lies before the fork point, SequenceConflictError if the
     parent does not go that far.
     """
-    scan = Scan(log, name, where=where, end_bytes=end_bytes, cancel=cancel)
+    scan = Scan(
+        log, name, where=where, end_bytes=end_bytes, acknowledged=acknowledged, cancel=cancel
+    )
     if at != 0:
         for event in scan.events():
             if event.seq == at:

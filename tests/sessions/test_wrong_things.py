@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from attachstore.disk import Disk
-from attachstore.errors import StoreLayoutError
+from attachstore.errors import LogDamagedError, StoreLayoutError
 from attachstore.sessions import SessionLogs
 from attachstore.sessions.jsonl import JsonlMedium
 from tests.conformance.session_medium import confirm
@@ -61,3 +61,18 @@ def test_sessions_that_is_no_directory_is_a_broken_layout(
             call()
     with pytest.raises(StoreLayoutError):
         logs.create("s-3").append("message", 3)
+
+
+def test_a_fork_of_a_log_that_lost_acknowledged_events_is_refused(
+    logs: SessionLogs, tmp_path: Path
+) -> None:
+    """Another program cut it under its writer: a shorter fork would hide that."""
+    parent = logs.load("s-1")
+    parent.append("message", 3)
+    path = tmp_path / "sessions" / "s-1" / "log.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: whole.rindex(b"\n", 0, -1) + 1])
+
+    with pytest.raises(LogDamagedError):
+        logs.fork("s-1", id="s-3")
+    assert logs.fork("s-1", at=1, id="s-4").head == 1
