@@ -15,7 +15,7 @@ import importlib.metadata
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,9 @@ from attachstore.errors import AdmissionError
 from tests.admission.test_cases import CASES, DEFAULT, TABLE
 
 PEERS = ("pydantic-ai-harness", "google-adk")
+ANY = "any"
+"""Of files that are about something else than admission, such as damaged logs."""
+
 Put = Callable[[bytes, str, str | None], Awaitable[str]]
 
 HEAD = """# Comparison: what is let in
@@ -35,6 +38,8 @@ the same declared type. Made by `python -m benchmarks.let_in` with
 - **attachstore**, default policy: the type found in the bytes, or the code of the refusal.
 - **pydantic-ai-harness** `DiskMediaStore` (keeps no type) and **google-adk** `FileArtifactService`
   (hands back the type it was told): let in, or the exception that it raised.
+
+Where "right" says any, the case is about something else than admission.
 
 Neither peer decodes, and neither says that it does; the table shows what reaches a model
 provider if nothing else checks.
@@ -89,6 +94,18 @@ async def _outcome(put: Put, data: bytes, name: str, declared: str | None) -> st
         return type(error).__name__
 
 
+def _offers() -> Iterator[tuple[str, str | None, str]]:
+    """File, claim and right outcome: the table's rows, then every other file as it is."""
+    for file, declared, policy, right in TABLE:
+        if policy == DEFAULT:
+            yield file, declared, right
+    known = {file for file, *_ in TABLE}
+    for path in sorted(CASES.rglob("*")):
+        file = str(path.relative_to(CASES))
+        if path.is_file() and file not in known:
+            yield file, None, ANY
+
+
 async def main() -> int:
     try:
         versions = [f"{name} {importlib.metadata.version(name)}" for name in PEERS]
@@ -105,12 +122,10 @@ async def main() -> int:
                 "DiskMediaStore": _harness(Path(folder, "harness")),
                 "FileArtifactService": _adk(Path(folder, "adk")),
             }
-            for file, declared, policy, right in TABLE:
-                if policy != DEFAULT:
-                    continue
+            for file, declared, right in _offers():
                 data, name = (CASES / file).read_bytes(), Path(file).name
                 found = [await _outcome(put, data, name, declared) for put in stores.values()]
-                must_refuse = "/" not in right.partition(" ")[0]
+                must_refuse = right != ANY and "/" not in right.partition(" ")[0]
                 refused += must_refuse
                 for store_name, outcome in zip(stores, found, strict=True):
                     let_in[store_name] += must_refuse and ("let in" in outcome or "/" in outcome)
