@@ -210,10 +210,10 @@ class Store:
                 claim = Claim(name=offer.name, declared=offer.declared)
                 with indexed(index):
                     attachments.append(await self._admit(offer.source, claim))
-        except BaseException:
-            close_all(attachments)
-            raise
-        outcomes = await asyncio.gather(*map(self._commit, attachments), return_exceptions=True)
+            commits = map(self._commit, attachments)
+            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+        finally:
+            close_all(attachments)  # a commit that was cancelled before it began closed nothing
         references: list[Reference] = []
         for index, outcome in enumerate(outcomes):
             if isinstance(outcome, BaseException):

@@ -535,6 +535,31 @@ async def test_a_cancelled_call_is_over_when_it_returns(
     assert (await store.scan()).clean
 
 
+async def test_a_batch_that_is_cancelled_before_its_commits_begin_is_closed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tasks exist by then and have not run: nobody but the batch can close its files."""
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(MIB).hex().encode())
+    gather = asyncio.gather
+
+    def cancelling(*commits: Awaitable[object], **options: bool) -> Awaitable[list[object]]:
+        asyncio.get_running_loop().call_soon(task.cancel)
+        together: Awaitable[list[object]] = gather(*commits, **options)  # type: ignore[call-overload] - passed on
+        return together
+
+    await store.attach_many([source])  # whatever stays open is open from here on
+    source.write_bytes(os.urandom(MIB).hex().encode())
+    descriptors = open_descriptors()
+    task = asyncio.ensure_future(store.attach_many([source]))
+    monkeypatch.setattr(asyncio, "gather", cancelling)
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert open_descriptors() <= descriptors
+    assert staging(store) == []
+
+
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 async def test_after_a_fork_the_childs_handle_is_dead(store: Store) -> None:
     reference = await store.attach(TEXT)
