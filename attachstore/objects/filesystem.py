@@ -49,7 +49,6 @@ from attachstore.objects.file_object import (
 )
 from attachstore.objects.healing import Healing
 from attachstore.objects.inventory import SHARDS, Inventory
-from attachstore.objects.promise import Promise
 from attachstore.objects.quarantine import Quarantine
 from attachstore.objects.staging import (
     FileContent,
@@ -58,6 +57,7 @@ from attachstore.objects.staging import (
     Staging,
     healed_digest,
 )
+from attachstore.promise import Promise
 from attachstore.threads import CancelFlag
 
 
@@ -67,11 +67,12 @@ class FilesystemBackend:
     def __init__(self, root: Path, disk: Disk) -> None:
         self.root = root
         self._disk = disk
+        disk.confine(root)
         self._objects = root / "objects" / ALGORITHM
         self._staging = Staging(disk, root / "staging")
         self._quarantine = Quarantine(disk, root / "quarantine", self._staging)
         self._inventory = Inventory(disk, root)
-        self._promise = Promise(disk, root)
+        self._promise = Promise(disk, place(root))
         self._healing = Healing(disk, self._staging, self._quarantine, self._promise)
         self._sound_shards: set[str] = set()
         self._closed = False
@@ -128,7 +129,7 @@ class FilesystemBackend:
             raise TypeError(message)
         path = self.path(digest)
         with storage_errors(path):
-            self._promise.sync_object(stored)
+            self._promise.sync_bytes(stored.sync, stored.location)
             self._promise.sync_directory(path.parent)
             # The shard's own name too: whoever restored a part of a store may not have synced.
             self._promise.sync_directory(self._objects)

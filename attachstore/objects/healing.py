@@ -23,10 +23,10 @@ from attachstore.disk import UNSUPPORTED, Disk, layout_errors, remove_quietly
 from attachstore.errors import StoreLayoutError
 from attachstore.objects.backend import Judge, QuarantineNote
 from attachstore.objects.file_object import open_object, place
-from attachstore.objects.promise import Promise
 from attachstore.objects.quarantine import Quarantine
 from attachstore.objects.staging import StagedFile, Staging
 from attachstore.objects.verification import fingerprint
+from attachstore.promise import Promise
 
 
 class Healing:

@@ -38,9 +38,9 @@ from attachstore.errors import (
     StoreLayoutError,
 )
 from attachstore.lock import FileLock
+from attachstore.promise import Promise
 from attachstore.sessions import sealing, zstd_frames
 from attachstore.sessions.claims import LOCKS, take_claim
-from attachstore.sessions.durable_names import DurableNames
 from attachstore.sessions.log_file import TORN, LogFile
 from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
@@ -64,10 +64,11 @@ class JsonlMedium:
 
     def __init__(self, root: Path, disk: Disk) -> None:
         self._disk = disk
+        disk.confine(root)
         self._root = root
         self._sessions = root / "sessions"
         self._locks = root / LOCKS
-        self._names = DurableNames(disk, str(self._sessions))
+        self._promise = Promise(disk, str(self._sessions))
         self._swept = False
 
     @classmethod
@@ -88,7 +89,7 @@ class JsonlMedium:
     # -- writing ---------------------------------------------------------------------------
 
     def claim(self, name: SessionName) -> FileLock:
-        self._names.check()
+        self._promise.check()
         lock = take_claim(self._disk, self._root, name)
         if not self._swept:
             self._swept = True
@@ -96,7 +97,7 @@ class JsonlMedium:
         return lock
 
     def add(self, name: SessionName, content: Iterable[bytes]) -> LogFile:
-        self._names.check()
+        self._promise.check()
         directory = self._directory(name)
         with _medium_errors(directory):
             try:
@@ -116,14 +117,14 @@ class JsonlMedium:
                 with contextlib.suppress(OSError):  # not empty: there is a log, or a torn tail
                     self._disk.remove_directory(directory)
                 raise
-        return LogFile(self._disk, new.descriptor, self._log_path(name), name, self._names)
+        return LogFile(self._disk, new.descriptor, self._log_path(name), name, self._promise)
 
     def open_writer(self, name: SessionName) -> LogFile:
         self.unseal(name)
         path = self._log_path(name)
         with _medium_errors(path):
             descriptor = self._open(name, path, self._disk.open_write)
-        return LogFile(self._disk, descriptor, path, name, self._names)
+        return LogFile(self._disk, descriptor, path, name, self._promise)
 
     def seal(
         self,
@@ -143,13 +144,13 @@ class JsonlMedium:
 
             with _medium_errors(sealed_path):
                 frames = zstd_frames.compress(sealing.blocks_of(raw, cancel))
-                sealing.publish(self._disk, self._names, sealed_path, frames, check_sealed)
+                sealing.publish(self._disk, self._promise, sealed_path, frames, check_sealed)
                 self._remove(self._log_path(name))
         with self._open_sealed(name) as sealed:
             return sealed.stored_bytes()
 
     def unseal(self, name: SessionName, cancel: CancelFlag | None = None) -> None:
-        self._names.check()
+        self._promise.check()
         path, sealed_path = self._log_path(name), self._sealed_path(name)
         with _medium_errors(self._directory(name)):
             self._remove_stale(name)
@@ -160,17 +161,17 @@ class JsonlMedium:
             with self._open_sealed(name) as sealed:
                 is_whole = sealed.check()
                 content = sealing.blocks_of(sealed, cancel)
-                sealing.publish(self._disk, self._names, path, content, lambda _: None)
+                sealing.publish(self._disk, self._promise, path, content, lambda _: None)
             if is_whole:
                 self._remove(sealed_path)
             else:
-                sealing.keep_aside(self._disk, self._names, sealed_path, self._torn(name))
+                sealing.keep_aside(self._disk, self._promise, sealed_path, self._torn(name))
 
     def delete(self, name: SessionName) -> None:
-        self._names.check()
+        self._promise.check()
         with _medium_errors(self._directory(name)):
             try:
-                remove_session(self._disk, self._directory(name), self._names)
+                remove_session(self._disk, self._directory(name), self._promise)
             except FileNotFoundError:
                 raise self._missing(name) from None
             # Whoever opened the lock file before this notices that it leads nowhere now.
@@ -236,8 +237,8 @@ class JsonlMedium:
             new.publish(path)
         except FileExistsError:
             raise SessionExistsError(where=str(path), session=name.id) from None
-        self._names.sync(path.parent, undo=lambda: new.take_back(path))
-        self._names.sync(self._sessions, undo=lambda: new.take_back(path))
+        self._promise.sync_directory(path.parent, undo=lambda: new.take_back(path))
+        self._promise.sync_directory(self._sessions, undo=lambda: new.take_back(path))
 
     def _open(self, name: SessionName, path: Path, opener: Callable[[Path], int]) -> int:
         try:
@@ -300,7 +301,7 @@ class JsonlMedium:
     def _open_raw(self, name: SessionName) -> LogFile:
         path = self._log_path(name)
         descriptor = self._open(name, path, self._disk.open_read)
-        return LogFile(self._disk, descriptor, path, name, self._names)
+        return LogFile(self._disk, descriptor, path, name, self._promise)
 
     def _open_sealed(self, name: SessionName) -> SealedLog:
         path = self._sealed_path(name)
@@ -327,17 +328,19 @@ class JsonlMedium:
             raw.settle()
             sealed.settle()
             sealed_stays, is_same = sealing.better_of(raw, sealed, name)
-        self._names.sync(self._directory(name))  # whoever linked them may not have got so far
+        self._promise.sync_directory(
+            self._directory(name)
+        )  # whoever linked them may not have got so far
         loser = self._log_path(name) if sealed_stays else self._sealed_path(name)
         if is_same:
             self._remove(loser)
         else:
-            sealing.keep_aside(self._disk, self._names, loser, self._torn(name))
+            sealing.keep_aside(self._disk, self._promise, loser, self._torn(name))
         return sealed_stays
 
     def _remove(self, path: Path) -> None:
         self._disk.unlink(path)
-        self._names.sync(path.parent)
+        self._promise.sync_directory(path.parent)
 
     def _may_have_log(self, name: SessionName) -> bool:
         try:

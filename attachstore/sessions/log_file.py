@@ -24,7 +24,7 @@ from attachstore.disk import (
     write_all,
 )
 from attachstore.errors import LogPoisonedError
-from attachstore.sessions.durable_names import DurableNames
+from attachstore.promise import Promise
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import FILE_MODE
 
@@ -35,13 +35,13 @@ class LogFile:
     """Reader and writer of one log; it owns `descriptor`."""
 
     def __init__(
-        self, disk: Disk, descriptor: int, path: Path, name: SessionName, names: DurableNames
+        self, disk: Disk, descriptor: int, path: Path, name: SessionName, promise: Promise
     ) -> None:
         self._disk = disk
         self._descriptor: int | None = descriptor
         self._path = path
         self._name = name
-        self._names = names
+        self._promise = promise
 
     def __enter__(self) -> Self:
         return self
@@ -67,7 +67,7 @@ class LogFile:
         return size_bytes
 
     def append(self, data: bytes, offset_bytes: int) -> None:
-        self._names.check()
+        self._promise.check()
         with storage_errors(self._path):
             descriptor = self._open_descriptor()
             self._check_end(descriptor, offset_bytes)
@@ -75,7 +75,7 @@ class LogFile:
             self._disk.sync_data(descriptor)
 
     def cut(self, offset_bytes: int) -> str:
-        self._names.check()
+        self._promise.check()
         with storage_errors(self._path):
             descriptor = self._open_descriptor()
             kept = self._keep(descriptor, offset_bytes)
@@ -110,8 +110,8 @@ class LogFile:
         except BaseException:
             remove_quietly(self._disk, kept)
             raise
-        self._names.sync(torn)
-        self._names.sync(torn.parent)
+        self._promise.sync_directory(torn)
+        self._promise.sync_directory(torn.parent)
         return kept
 
     def _check_end(self, descriptor: int, offset_bytes: int) -> None:

@@ -13,17 +13,17 @@ import stat
 from pathlib import Path
 
 from attachstore.disk import Disk
-from attachstore.sessions.durable_names import DurableNames
+from attachstore.promise import Promise
 
 DELETED_PREFIX = ".deleted-"
 _logger = logging.getLogger("attachstore")
 
 
-def remove_session(disk: Disk, directory: Path, names: DurableNames) -> None:
+def remove_session(disk: Disk, directory: Path, promise: Promise) -> None:
     """Remove `directory`, durably. Raises FileNotFoundError and other OSErrors."""
     doomed = directory.parent / f"{DELETED_PREFIX}{secrets.token_hex(8)}"
     disk.rename(directory, doomed)
-    names.sync(directory.parent, undo=lambda: disk.rename(doomed, directory))
+    promise.sync_directory(directory.parent, undo=lambda: disk.rename(doomed, directory))
     sweep(disk, directory.parent)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory
 from attachstore.errors import LogDamagedError, StoreLayoutError, StoreVersionError
-from attachstore.sessions.durable_names import DurableNames
+from attachstore.promise import Promise
 from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NewLog
@@ -44,7 +44,7 @@ def blocks_of(log: LogReader, cancel: CancelFlag | None) -> Iterator[bytes]:
 
 def publish(
     disk: Disk,
-    names: DurableNames,
+    promise: Promise,
     path: Path,
     content: Iterable[bytes],
     check: Callable[[int], None],
@@ -55,18 +55,18 @@ def publish(
         new.fill(content)
         check(new.descriptor)
         new.publish(path)
-        names.sync(path.parent, undo=lambda: new.take_back(path))
+        promise.sync_directory(path.parent, undo=lambda: new.take_back(path))
     finally:
         new.abandon()
 
 
-def keep_aside(disk: Disk, names: DurableNames, path: Path, torn: Path) -> None:
+def keep_aside(disk: Disk, promise: Promise, path: Path, torn: Path) -> None:
     """Move a file that lost into `torn/`, durably."""
     ensure_directory(disk, torn)
-    names.sync(torn.parent)
+    promise.sync_directory(torn.parent)
     disk.rename(path, torn / f"{path.name}-{secrets.token_hex(8)}")
-    names.sync(torn)
-    names.sync(torn.parent)
+    promise.sync_directory(torn)
+    promise.sync_directory(torn.parent)
 
 
 def better_of(raw: LogReader, sealed: LogReader, name: SessionName) -> tuple[bool, bool]:

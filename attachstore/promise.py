@@ -22,36 +22,38 @@ from pathlib import Path
 
 from attachstore.disk import UNSUPPORTED, Disk
 from attachstore.errors import StorePoisonedError
-from attachstore.objects.file_object import FileObject, place
 
 _NOT_TRIED = UNSUPPORTED | {errno.EMFILE, errno.ENFILE}
 _log = logging.getLogger("attachstore")
 
 
 class Promise:
-    """One handle's syncs of visible things. Methods but `check` raise OSError."""
+    """One handle's syncs of visible things. Methods but `check` raise OSError.
 
-    def __init__(self, disk: Disk, root: Path) -> None:
+    `location` names the handle's place in errors.
+    """
+
+    def __init__(self, disk: Disk, location: str) -> None:
         self._disk = disk
-        self._root = root
+        self._location = location
         self._broken_by: str | None = None
 
     def check(self) -> None:
         """Raises StorePoisonedError after a failure."""
         if self._broken_by is not None:
-            raise StorePoisonedError(where=place(self._root), reason=self._broken_by)
+            raise StorePoisonedError(where=self._location, reason=self._broken_by)
 
-    def sync_object(self, stored: FileObject) -> None:
-        """Make bytes durable that are visible already."""
+    def sync_bytes(self, sync: Callable[[], None], where: str) -> None:
+        """Make bytes durable that are visible already, at `where`, with their own `sync`."""
         try:
-            stored.sync()
+            sync()
         except OSError as error:
             if error.errno not in _NOT_TRIED:
-                self._break(error, stored.location)
+                self._break(error, where)
             raise
 
     def sync_directory(self, directory: Path, undo: Callable[[], None] | None = None) -> None:
-        """Make the names in `directory` durable; `undo` takes the new one back."""
+        """Make the names in `directory` durable; on failure `undo` takes the last change back."""
         try:
             self._disk.sync_directory(directory)
         except OSError as error:
@@ -61,7 +63,7 @@ class Promise:
                     undo()
                     taken_back = True
             if error.errno not in _NOT_TRIED or not taken_back:
-                self._break(error, place(directory))
+                self._break(error, ascii(str(directory))[1:-1])
             raise
 
     def _break(self, error: OSError, where: str) -> None:
