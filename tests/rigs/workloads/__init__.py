@@ -1,0 +1,15 @@
+"""What the rigs do to a store while they break what lies below it.
+
+Every workload is listed in WORKLOADS under its name. To add one, write a `start` and a `part`
+(objects.py, sessions.py), list it there, and run `python -m tests.rigs`: each rig takes it up.
+"""
+
+from __future__ import annotations
+
+from tests.rigs.workloads.objects import OBJECT_WORKLOADS
+from tests.rigs.workloads.sessions import SESSION_WORKLOADS
+from tests.rigs.workloads.workload import Workload
+
+__all__ = ["WORKLOADS", "Workload"]
+
+WORKLOADS = {workload.name: workload for workload in (*OBJECT_WORKLOADS, *SESSION_WORKLOADS)}

@@ -1,0 +1,200 @@
+"""Workloads on session logs, for logs in files and, where it differs, for logs in SQLite."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from tests.rigs.stored import log_of
+from tests.rigs.workloads.objects import SMALL
+from tests.rigs.workloads.scene import Scene
+from tests.rigs.workloads.workload import Part, Workload
+
+JSONL, SQLITE = "jsonl", "sqlite"
+
+
+async def no_session(scene: Scene, medium: str) -> None:
+    async with scene.store(medium):
+        pass
+
+
+async def one_session(scene: Scene, medium: str) -> None:
+    """A session s-1 with four events: one with a reference, a batch of two, a last one."""
+    async with scene.store(medium) as store:
+        reference = await scene.put(store, SMALL[0])
+        handle = await scene.create(store, "s-1")
+        assert handle is not None
+        await handle.append("start/1", file=reference)
+        await handle.append("start/2", "start/3")
+        await handle.append("start/4")
+
+
+async def torn_tail(scene: Scene, medium: str) -> None:
+    """As `one_session`, and half a line of an append that was never acknowledged."""
+    await one_session(scene, medium)
+    tail = b'{"seq":5,"time":"2026-01-02T03:04:05.000000Z","type":"message","data":{"mark":"los'
+    append_raw(scene.root, "s-1", tail)
+    scene.journal.given("tail", id="s-1", bytes=tail.hex())
+
+
+async def damaged(scene: Scene, medium: str) -> None:
+    """As `one_session`, and then a byte of the second event is another."""
+    await one_session(scene, medium)
+    overwrite(scene.root, "s-1", b'"mark":"start/2"', b'"mark":"start/?"')
+    log = log_of(scene.root, "s-1")
+    assert log is not None
+    bad = log.content[log.proven_bytes :]
+    scene.journal.given("damaged", id="s-1", good_seq=len(log.events), bytes=bad.hex())
+
+
+async def sealed(scene: Scene) -> None:
+    await one_session(scene, JSONL)
+    async with scene.store() as store:
+        await scene.seal(store, "s-1")
+
+
+async def append_one(scene: Scene) -> None:
+    """A new session and its first events, then an event of a session that is loaded."""
+    async with scene.store() as store:
+        new = await scene.create(store, "s-2")
+        if new is not None:
+            await new.append("new/1")
+            await new.append("new/2")
+        old = await scene.load(store, "s-1")
+        if old is not None:
+            await old.append("more/1")
+            await old.append("more/2")
+
+
+async def append_batch(scene: Scene) -> None:
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("batch/1", "batch/2", "batch/3")
+            await handle.append("batch/4", "batch/5")
+
+
+async def write_behind(scene: Scene) -> None:
+    """Emitted events; what a failed flush left is flushed once more, and at the latest by close."""
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.emit("emitted/1", "emitted/2")
+            await handle.flush()
+            await handle.emit("emitted/3")
+            await handle.flush()
+
+
+async def fork(scene: Scene) -> None:
+    async with scene.store() as store:
+        child = await scene.fork(store, "s-1", "s-2", at=3)
+        if child is not None:
+            await child.append("forked/1")
+        await scene.fork(store, "s-1", "s-3", at=4)
+
+
+async def load(scene: Scene) -> None:
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is None:
+            handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("loaded/1")
+
+
+async def repair(scene: Scene) -> None:
+    async with scene.store() as store:
+        await scene.repair(store, "s-1")
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("repaired/1")
+
+
+async def seal(scene: Scene) -> None:
+    async with scene.store() as store:
+        await scene.seal(store, "s-1")
+        await scene.seal(store, "s-1")
+
+
+async def unseal(scene: Scene) -> None:
+    async with scene.store() as store:
+        await scene.unseal(store, "s-1")
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("unsealed/1")
+
+
+async def load_sealed(scene: Scene) -> None:
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("unsealed/1")
+            await handle.close()
+        await scene.seal(store, "s-1")
+
+
+async def delete(scene: Scene) -> None:
+    async with scene.store() as store:
+        await scene.delete(store, "s-1")
+        handle = await scene.create(store, "s-1")
+        if handle is not None:
+            await handle.append("again/1")
+
+
+# -- what only a broken medium does ------------------------------------------------------------
+
+
+def append_raw(root: Path, session_id: str, content: bytes) -> None:
+    """Bytes behind a log's last line, whatever holds the log."""
+    path = root / "sessions" / session_id / "log.jsonl"
+    if path.exists():
+        with path.open("ab") as file:
+            file.write(content)
+        return
+    with contextlib.closing(sqlite3.connect(root / "sessions.db")) as database, database:
+        database.execute(
+            "INSERT INTO line SELECT session, max(offset_bytes) + length(bytes), ? FROM line "
+            "WHERE session = (SELECT number FROM session WHERE segment = ?)",
+            (content, session_id),
+        )
+
+
+def overwrite(root: Path, session_id: str, old: bytes, new: bytes) -> None:
+    """Change bytes of a log in place."""
+    path = root / "sessions" / session_id / "log.jsonl"
+    if path.exists():
+        path.write_bytes(path.read_bytes().replace(old, new))
+        return
+    with contextlib.closing(sqlite3.connect(root / "sessions.db")) as database, database:
+        rows = database.execute("SELECT session, offset_bytes, bytes FROM line").fetchall()
+        for session, offset_bytes, content in rows:
+            database.execute(
+                "UPDATE line SET bytes = ? WHERE session = ? AND offset_bytes = ?",
+                (content.replace(old, new), session, offset_bytes),
+            )
+
+
+def _both(
+    name: str, start: Callable[..., Awaitable[None]], part: Part
+) -> tuple[Workload, Workload]:
+    return (
+        Workload(name, partial(start, medium=JSONL), part),
+        Workload(f"{name}-sqlite", partial(start, medium=SQLITE), part),
+    )
+
+
+SESSION_WORKLOADS = (
+    *_both("append-one", one_session, append_one),
+    *_both("append-batch", one_session, append_batch),
+    *_both("write-behind", one_session, write_behind),
+    *_both("fork", one_session, fork),
+    *_both("load-torn-tail", torn_tail, load),
+    *_both("repair", damaged, repair),
+    *_both("delete", one_session, delete),
+    Workload("seal", partial(one_session, medium=JSONL), seal),
+    Workload("unseal", sealed, unseal),
+    Workload("load-sealed", sealed, load_sealed),
+)
