@@ -85,38 +85,41 @@ def _objects(root: Path, promises: Promises) -> list[str]:
 
 
 async def _reopened(root: Path, promises: Promises, when: str) -> list[str]:
-    """Open the store, read every promised object, read and load every session."""
+    """Open the store, read every promised object, read and load every session.
+
+    By the blocking calls below `Store`: nothing else happens meanwhile, and states are many.
+    """
     wrong: list[str] = []
     try:
         async with Store.open(root, create=False, decode_in_process=True) as store:
             for digest in sorted(promises.objects):
-                wrong += await _served(store, digest, promises)
+                wrong += _served(store, digest, promises)
             for session_id, promise in promises.sessions.items():
-                wrong += await _loaded(store, session_id, promise)
-            await store.drain()
-            listed = {it.id: it.problem for it in await store.sessions.list()}
+                wrong += _loaded(store, session_id, promise)
+            store.objects.sweep()
+            listed = {it.id: it.problem for it in store.logs.list()}
             wrong += _listing(listed, promises)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
         wrong.append(f"the store raises {error!r}")
     return [f"{when}: {what}" for what in wrong]
 
 
-async def _served(store: Store, digest: str, promises: Promises) -> list[str]:
+def _served(store: Store, digest: str, promises: Promises) -> list[str]:
     try:
-        data = await store.read(Digest.parse(f"blake3:{digest}"))
+        data = store.objects.read(Digest.parse(f"blake3:{digest}"))
     except AttachstoreError as error:
         known = digest in promises.corrupt or digest in promises.may_be_missing
         return [] if known else [f"object {digest} cannot be read: {error.code}"]
     return [] if Digest.of(data).hex == digest else [f"other bytes are served as {digest}"]
 
 
-async def _loaded(store: Store, session_id: str, promise: SessionPromise) -> list[str]:
+def _loaded(store: Store, session_id: str, promise: SessionPromise) -> list[str]:
     """A reader and then a writer meet the session; both see the same events."""
     try:
-        read = [event.seq async for event in store.sessions.read(session_id)]
-        session = await store.sessions.load(session_id, close_turn=False)
-        head = session.head
-        await session.close()
+        read = [event.seq for event in store.logs.events(session_id)]
+        log = store.logs.load(session_id, close_turn=False)
+        head = log.head
+        log.close()
     except SessionMissingError:
         return [f"{session_id} is lost"] if promise.must_exist else []
     except LogDamagedError as error:

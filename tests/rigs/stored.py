@@ -42,7 +42,7 @@ class StoredLog:
 
 def objects(root: Path) -> Iterator[Path]:
     """Every file below objects/, whatever its name."""
-    return (path for path in (root / "objects").rglob("*") if not path.is_dir())
+    return (Path(it.path) for it in _below(f"{root}/objects") if not it.is_dir())
 
 
 def fault_of_object(path: Path) -> str:
@@ -104,15 +104,22 @@ def tree(root: Path) -> dict[str, tuple[int, bytes]]:
     """Every name below `root` with its mode and bytes, but for what only the living need:
     locks, and what SQLite keeps beside its database while it is open."""
     found: dict[str, tuple[int, bytes]] = {}
-    for folder, _, files in os.walk(root):
-        for name in (".", *files):
-            path = Path(folder, name)
-            shown = str(path.relative_to(root))
-            if shown.startswith("locks/") or shown.endswith(("-wal", "-shm")):
-                continue
-            content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-            found[shown] = (path.lstat().st_mode, content)
+    first = len(f"{root}/")
+    for entry in _below(str(root)):
+        shown = entry.path[first:]
+        if not shown.startswith("locks/") and not shown.endswith(("-wal", "-shm")):
+            is_file = entry.is_file(follow_symlinks=False)
+            mode = entry.stat(follow_symlinks=False).st_mode
+            found[shown] = (mode, Path(entry.path).read_bytes() if is_file else b"")
     return found
+
+
+def _below(folder: str) -> Iterator[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path)
 
 
 def _is_header(line: bytes) -> bool:
