@@ -6,6 +6,8 @@ import asyncio
 import gc
 import multiprocessing
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -298,17 +300,73 @@ class TestClosing:
         assert most <= 2
         worker.close()
 
+    async def test_jobs_that_follow_each_other_share_a_thread(self) -> None:
+        worker = Worker("one", 4)
+        names = {await worker.finish(lambda: threading.current_thread().name) for _ in range(20)}
+
+        assert len(names) <= 2, "the first may not have come back before the second began"
+        worker.close()
+
+    async def test_threads_end_with_a_worker_that_nobody_closed(self) -> None:
+        worker = Worker("dropped", 4)
+        await worker.finish(int)
+        (thread,) = (it for it in threading.enumerate() if it.name.startswith("dropped"))
+
+        del worker
+        gc.collect()
+
+        await asyncio.to_thread(thread.join, 30)
+        assert not thread.is_alive()
+
+    def test_the_end_of_the_process_waits_for_work_that_has_begun(self) -> None:
+        """As for a store that nobody closed: half a critical section is what never happens."""
+        script = """
+import asyncio, os, sys, time
+from attachstore.threads import Worker
+
+worker = Worker("kept", 2)
+
+def work() -> None:
+    time.sleep(0.2)
+    os.write(1, b"done")
+
+async def main() -> None:
+    task = asyncio.create_task(worker.finish(work))
+    await asyncio.sleep(0.05)
+    raise KeyboardInterrupt  # the loop is stopped with the job under way
+
+loop = asyncio.new_event_loop()
+try:
+    loop.run_until_complete(main())
+except KeyboardInterrupt:
+    pass
+"""
+        command = [sys.executable, "-c", script]
+        ended = subprocess.run(command, capture_output=True, check=True, timeout=60)
+
+        assert ended.stdout == b"done"
+
     async def test_a_machine_without_threads_left_is_a_typed_error(
         self, worker: Worker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """And the job is not done later: its caller has been told that it was not."""
+
         def fail(_: threading.Thread) -> None:
             message = "can't start new thread"
             raise RuntimeError(message)
 
-        monkeypatch.setattr(threading.Thread, "start", fail)
+        done: list[str] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            with pytest.raises(ResourceExhaustedError):
+                await worker.finish(done.append, "refused")
 
-        with pytest.raises(ResourceExhaustedError):
-            await worker.finish(print)
+        await worker.finish(done.append, "taken")
+        assert done == ["taken"]
+
+    async def test_a_job_may_raise_what_a_future_does_not_take(self, worker: Worker) -> None:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await worker.finish(next, iter(()))
 
     @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
     async def test_after_a_fork_the_childs_copy_is_dead(self, worker: Worker) -> None:
