@@ -13,6 +13,7 @@ Rules, forced by experiment (docs/explanation/durability.md):
      second time. The file is thrown away and the whole write starts again.
  (3) Only ENOENT and EEXIST are answers. Every other error is an error, never "absent".
  (4) A write may be short, so `write_all` loops.
+ (5) Below the root of a store no link is followed, by any call and at any depth.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from attachstore.confinement import Confinement, OutOfPlaceError, Place, listed
 from attachstore.errors import (
     AttachstoreError,
     ResourceExhaustedError,
@@ -43,7 +45,7 @@ from attachstore.errors import (
 BLOCK_BYTES = 1 << 20
 """Unit of reading, writing and looking at cancel flags."""
 
-_AT_FDCWD = -100
+_AT_FDCWD = -2 if sys.platform == "darwin" else -100
 _RENAME_EXCHANGE = 2  # Linux RENAME_EXCHANGE and macOS RENAME_SWAP have the same value
 _SYNC_FILE_RANGE_WRITE = 2
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -61,6 +63,14 @@ UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EN
 class Disk:
     """The real disk. Offsets are explicit everywhere, so descriptors can be shared by threads."""
 
+    _confinement: Confinement | None = None
+
+    def confine(self, root: Path) -> None:
+        """From now on follow no link below `root` (confinement.py): rule (5)."""
+        if self._confinement is None:
+            self._confinement = Confinement()
+        self._confinement.add(root)
+
     # -- opening ---------------------------------------------------------------------------
 
     def open_temporary(self, directory: Path, mode: int) -> int:
@@ -68,28 +78,30 @@ class Disk:
         flag = getattr(os, "O_TMPFILE", 0)
         if not flag:
             raise OSError(errno.EOPNOTSUPP, "no unnamed temporary files here", str(directory))
-        return os.open(directory, flag | os.O_RDWR | os.O_CLOEXEC, mode)
+        return self._open(directory, flag | os.O_RDWR, mode)
 
     def create(self, path: Path, mode: int) -> int:
         """Create `path` for reading and writing. Raises FileExistsError, also for a link."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        return os.open(path, flags, mode)
+        return self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
     def open_read(self, path: Path) -> int:
         """Open stored data. Refuses a link (ELOOP); a FIFO does not block: check the status."""
-        return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self._open(path, os.O_RDONLY | os.O_NONBLOCK)
 
     def open_write(self, path: Path) -> int:
         """Open stored data for reading and writing; it must exist and be no link."""
-        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return self._open(path, os.O_RDWR | os.O_NONBLOCK)
 
     def open_lock(self, path: Path) -> int:
         """Open or create a lock file."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        return os.open(path, flags, 0o644)
+        return self._open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o644)
 
     def open_directory(self, path: Path) -> int:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self._open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def _open(self, path: Path, flags: int, mode: int = 0) -> int:
+        with Place(self._confinement, path) as (name, parent):
+            return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
 
     def open_source(self, path: Path) -> int:
         """Open a user's file; links are followed, nothing blocks, no terminal is taken over."""
@@ -151,48 +163,62 @@ class Disk:
         # Without src_dir_fd Python calls link(), which does not follow /proc/self/fd and fails
         # with EXDEV; any value makes it linkat().
         source = f"/proc/self/fd/{descriptor}"
-        os.link(source, path, src_dir_fd=descriptor, follow_symlinks=True)
+        with Place(self._confinement, path) as (name, parent):
+            os.link(source, name, src_dir_fd=descriptor, dst_dir_fd=parent, follow_symlinks=True)
 
     def link(self, path: Path, new_path: Path) -> None:
         """Give a file a second name. Raises FileExistsError rather than replace."""
-        os.link(path, new_path, follow_symlinks=False)
+        with self._both(path, new_path) as ((old, home), (new, parent)):
+            os.link(old, new, src_dir_fd=home, dst_dir_fd=parent, follow_symlinks=False)
 
     def rename(self, path: Path, new_path: Path) -> None:
         """Atomically; what was at `new_path` is gone."""
-        os.rename(path, new_path)  # noqa: PTH104 - the seam is the one place that calls os
+        with self._both(path, new_path) as ((old, home), (new, parent)):
+            os.rename(old, new, src_dir_fd=home, dst_dir_fd=parent)
 
     def exchange(self, path: Path, other_path: Path) -> None:
         """Swap two names atomically. Raises OSError (UNSUPPORTED) where it is not possible."""
-        source, target = os.fsencode(path), os.fsencode(other_path)
-        if sys.platform == "darwin":
-            call = _libc_function("renamex_np", ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint)
-            arguments: tuple[Any, ...] = (source, target, _RENAME_EXCHANGE)
-        else:
-            kinds = (ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-            call = _libc_function("renameat2", *kinds)
-            arguments = (_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_EXCHANGE)
+        name = "renameatx_np" if sys.platform == "darwin" else "renameat2"
+        kinds = (ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+        call = _libc_function(name, *kinds)
         if call is None:
             raise OSError(errno.ENOSYS, "names cannot be exchanged here", str(path))
-        if call(*arguments) != 0:
+        with self._both(path, other_path) as ((one, home), (other, parent)):
+            source = (_AT_FDCWD if home is None else home, os.fsencode(one))
+            target = (_AT_FDCWD if parent is None else parent, os.fsencode(other))
+            failed = call(*source, *target, _RENAME_EXCHANGE)
+        if failed:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), str(path), None, str(other_path))
 
     def unlink(self, path: Path) -> None:
         """Raises FileNotFoundError."""
-        os.unlink(path)  # noqa: PTH108 - the seam is the one place that calls os
+        with Place(self._confinement, path) as (name, parent):
+            os.unlink(name, dir_fd=parent)
 
     def make_directory(self, path: Path) -> None:
         """Raises FileExistsError. The mode is 0777 less the umask, less group and world write."""
-        os.mkdir(path, 0o755)  # noqa: PTH102 - the seam is the one place that calls os
+        with Place(self._confinement, path) as (name, parent):
+            os.mkdir(name, 0o755, dir_fd=parent)
 
     def remove_directory(self, path: Path) -> None:
-        os.rmdir(path)  # noqa: PTH106 - the seam is the one place that calls os
+        with Place(self._confinement, path) as (name, parent):
+            os.rmdir(name, dir_fd=parent)
+
+    @contextlib.contextmanager
+    def _both(
+        self, path: Path, other_path: Path
+    ) -> Generator[tuple[tuple[str, int | None], tuple[str, int | None]]]:
+        confinement = self._confinement
+        with Place(confinement, path) as one, Place(confinement, other_path) as other:
+            yield one, other
 
     # -- asking ----------------------------------------------------------------------------
 
     def status(self, path: Path) -> os.stat_result:
         """Of the name itself: a link is a link. Raises FileNotFoundError."""
-        return os.stat(path, follow_symlinks=False)  # noqa: PTH116
+        with Place(self._confinement, path) as (name, parent):
+            return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def status_followed(self, path: Path) -> os.stat_result:
         """Of what a user's path leads to."""
@@ -203,7 +229,8 @@ class Disk:
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, in ascending order of their bytes."""
-        return sorted(os.listdir(path), key=os.fsencode)  # noqa: PTH208
+        with Place(self._confinement, path) as (name, parent):
+            return sorted(listed(name, parent), key=os.fsencode)
 
     def lock(self, descriptor: int, *, exclusive: bool, wait: bool) -> None:
         """flock. Raises BlockingIOError if it is held and `wait` is false."""
@@ -257,7 +284,7 @@ def _libc_function(name: str, *last_kinds: Any) -> Callable[..., int] | None:
     """A libc call that Python does not wrap, or None where this libc has none."""
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is not None:
-        function.argtypes = [*([ctypes.c_int] if name != "renamex_np" else []), *last_kinds]
+        function.argtypes = [ctypes.c_int, *last_kinds]
     return function
 
 
@@ -328,6 +355,8 @@ def storage_errors(where: Path | str) -> Generator[None]:
         yield
     except AttachstoreError:
         raise
+    except OutOfPlaceError as error:
+        raise error.told() from error
     except (OSError, MemoryError) as error:
         raise unavailable(error, where) from error
 
@@ -341,6 +370,8 @@ def layout_errors(path: Path) -> Generator[None]:
     """
     try:
         yield
+    except OutOfPlaceError as error:
+        raise error.told() from error
     except OSError as error:
         reason = _MISPLACED.get(error.errno or 0)
         if reason is None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from attachstore.disk import Disk
 
 METHODS = frozenset(
-    name for name, _ in inspect.getmembers(Disk, inspect.isfunction) if name[0] != "_"
+    name
+    for name, _ in inspect.getmembers(Disk, inspect.isfunction)
+    if name[0] != "_" and name != "confine"
 )
 """Every call a Disk has."""
 
@@ -44,6 +47,9 @@ class InterceptedDisk(Disk):
 
     def __init__(self, disk: Disk | None = None) -> None:
         self.disk = disk or Disk()
+
+    def confine(self, root: Path) -> None:
+        self.disk.confine(root)
 
     def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         """Make the call, or do not. `arguments` are the positional ones."""

@@ -1,0 +1,199 @@
+"""Confinement: a path below a store's root leads to that place, or nowhere.
+
+A store may have been unpacked from somebody's archive, or be another user's: a link in the place
+of one of its directories must not make us write elsewhere. So the directory that holds a name is
+opened first, in one step that follows no link (openat2, RESOLVE_NO_SYMLINKS), and the call is
+made relative to it. Nobody can swap a directory for a link between the two.
+
+Definitions. The *root* is as the user gave it, links and all: it is theirs to choose. What lies
+below it is ours, and no link is followed there.
+
+Limits: a mount below the root is not seen (administrators mount shards); a hard link to a file
+is a file; on a kernel without openat2 the components are opened one by one, which is as safe and
+takes longer. SQLite opens its files itself (sessions/sqlite_database.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import stat
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from attachstore.errors import StoreLayoutError
+
+_AT_FDCWD = -100
+_OPENAT2 = 437  # the same on every architecture that attachstore runs on
+_RESOLVE_NO_SYMLINKS = 0x04
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
+_DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_HOW = struct.pack("QQQ", _DIRECTORY, 0, _RESOLVE_NO_SYMLINKS)  # struct open_how
+_NO_OPENAT2 = frozenset({errno.ENOSYS, errno.EPERM})  # an old kernel; an old container's filter
+_NO_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENOENT})
+
+
+class OutOfPlaceError(OSError):
+    """A directory of ours is a link: `filename` says which."""
+
+    def told(self) -> StoreLayoutError:
+        """The same as the package's own error."""
+        return StoreLayoutError(where=ascii(self.filename)[1:-1], reason=str(self.strerror))
+
+
+class NoDirectoryError(OutOfPlaceError, NotADirectoryError):
+    """A directory of ours is a file, a device, ...: `filename` says which."""
+
+
+class Confinement:
+    """The roots of the stores that a disk is used for. May be shared by threads."""
+
+    def __init__(self) -> None:
+        self._real: dict[str, str] = {}  # a root, with "/" → the same without links, with "/"
+
+    def add(self, root: Path) -> None:
+        """From now on no link is followed below `root`. Touches nothing."""
+        self._real.setdefault(_with_slash(str(root)), "")
+
+    def root_of(self, path: str) -> str | None:
+        """The root, with "/", that `path` is or lies below; None: it is the user's business."""
+        for root in self._real:
+            if path.startswith(root) or path == root[:-1]:
+                return root
+        return None
+
+    def real(self, root: str) -> str:
+        """A root without links, with "/": where it led when it was first asked for."""
+        return self._real[root] or self._resolve(root)
+
+    def open_parent(self, root: str, path: str) -> int:
+        """Open the directory that holds `path`.
+
+        Raises OutOfPlaceError for a link on the way below `root`, and other OSErrors.
+        """
+        inside = path[len(root) :].rpartition("/")[0]
+        real = self.real(root)
+        try:
+            return _open_directory(real, inside)
+        except OSError as error:
+            if error.errno not in _NO_WAY:
+                raise
+            if error.errno != errno.ENOENT:
+                _blame(root, inside)
+            # The user's own links may have changed since, or the store has been moved.
+            if self._resolve(root) == real:
+                raise
+        return _open_directory(self.real(root), inside)
+
+    def _resolve(self, root: str) -> str:
+        real = self._real[root] = _with_slash(os.path.realpath(root))
+        return real
+
+
+class Place:
+    """`with Place(confinement, path) as (name, directory)`: what an `os` call is given."""
+
+    __slots__ = ("_confinement", "_directory", "_name", "_path")
+
+    def __init__(self, confinement: Confinement | None, path: Path) -> None:
+        self._confinement = confinement
+        self._path = str(path)
+        self._name = self._path
+        self._directory: int | None = None
+
+    def __enter__(self) -> tuple[str, int | None]:
+        """The name to use, and the directory it is relative to; None: it is a path."""
+        if self._confinement is not None:
+            root = self._confinement.root_of(self._path)
+            if root is None:
+                pass
+            elif len(self._path) < len(root):  # the root itself
+                self._name = self._confinement.real(root)
+            else:
+                self._name = self._path.rpartition("/")[2]
+                self._directory = self._confinement.open_parent(root, self._path)
+        return self._name, self._directory
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        directory, self._directory = self._directory, None
+        if directory is None:
+            return
+        with contextlib.suppress(OSError):  # it holds no data: nothing can be lost
+            os.close(directory)
+        if isinstance(error, OSError) and error.filename == self._name:
+            error.filename = self._path
+
+
+def listed(name: str, directory: int | None) -> list[str]:
+    """The names in the directory that a Place has led to; no link is followed to it."""
+    if directory is None:
+        return os.listdir(name)  # noqa: PTH208 - takes a descriptor too
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(name, flags, dir_fd=directory)
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208
+    finally:
+        os.close(descriptor)
+
+
+def _with_slash(path: str) -> str:
+    return path if path.endswith("/") else f"{path}/"
+
+
+def _open_directory(real: str, inside: str) -> int:
+    call = _openat2()
+    if call is not None:
+        path = os.fsencode(real + inside)
+        descriptor = call(_OPENAT2, _AT_FDCWD, path, _HOW, len(_HOW))
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number not in _NO_OPENAT2:
+            raise OSError(number, os.strerror(number), real + inside)
+    descriptor = os.open(real, _DIRECTORY)
+    for part in filter(None, inside.split("/")):
+        above = descriptor
+        try:
+            descriptor = os.open(part, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        finally:
+            os.close(above)
+    return descriptor
+
+
+@functools.cache
+def _openat2() -> Callable[..., int] | None:
+    """`syscall`, where it may know openat2: no libc of today wraps that."""
+    if sys.platform != "linux":
+        return None
+    function = ctypes.CDLL(None, use_errno=True).syscall
+    function.argtypes = [
+        ctypes.c_long,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    ]
+    function.restype = ctypes.c_long
+    return function
+
+
+def _blame(root: str, inside: str) -> None:
+    """Raise what says which directory below `root` is none; return if all are."""
+    for path in _each_directory(root, inside):
+        mode = os.stat(path, follow_symlinks=False).st_mode  # noqa: PTH116 - for a message only
+        if stat.S_ISLNK(mode):
+            raise OutOfPlaceError(errno.ELOOP, "it is a symbolic link", path)
+        if not stat.S_ISDIR(mode):
+            raise NoDirectoryError(errno.ENOTDIR, "it is not a directory", path)
+
+
+def _each_directory(root: str, inside: str) -> Iterator[str]:
+    path = root.rstrip("/")
+    for part in filter(None, inside.split("/")):
+        path = f"{path}/{part}"
+        yield path
