@@ -82,9 +82,14 @@ class Staging:
     def sweep(self, path: Path) -> bool:
         """Remove the file at `path` if certainly no live writer owns it. Raises OSError."""
         with self._unowned(path) as stale:
-            if stale:
+            if not stale:
+                return False
+            try:
                 self._disk.unlink(path)
-            return stale
+            except FileNotFoundError:
+                # Its writer, who found it locked, gave it up a moment before us.
+                return False
+            return True
 
     @contextlib.contextmanager
     def _unowned(self, path: Path) -> Generator[bool]:
@@ -161,10 +166,12 @@ class StagedFile:
         self._descriptor: int | None = descriptor
         self._path = path
         self._lost = False
+        self._synced = False
         self.size_bytes = 0
 
     def append(self, block: bytes | memoryview) -> None:
         """Raises OSError; the file is of no use then."""
+        self._synced = False
         write_all(self._disk, self._open_descriptor(), block, self.size_bytes)
         self.size_bytes += len(block)
 
@@ -175,14 +182,17 @@ class StagedFile:
         return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
 
     def sync(self) -> None:
-        """Make the bytes durable. Raises OSError, and StorageIOError ever after a failure."""
+        """Make the bytes durable, once. Raises OSError; StorageIOError ever after a failure."""
         if self._lost:
             raise StorageIOError(where=self.where, reason="an earlier sync of these bytes failed")
+        if self._synced:
+            return
         try:
             self._disk.sync_file(self._open_descriptor())
         except BaseException:
             self._lost = True
             raise
+        self._synced = True
 
     def link_to(self, path: Path) -> None:
         """Give it a name that must be free. Raises FileExistsError and other OSErrors."""

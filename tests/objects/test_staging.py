@@ -99,6 +99,20 @@ class TestStaging:
         os.close(disk.held[0])
         assert names_in(root / "staging") == []
 
+    def test_a_file_that_its_writer_gives_up_under_the_sweeper_is_no_error(
+        self, root: Path
+    ) -> None:
+        """The writer found it locked, by this sweeper, and removes it before the sweeper does."""
+        (root / "staging" / f"spool-{'1' * 32}").write_bytes(b"")
+
+        class GivenUp(Disk):
+            def unlink(self, path: Path) -> None:
+                path.unlink()
+                super().unlink(path)
+
+        assert open_store(root, GivenUp()).sweep() == 0
+        assert names_in(root / "staging") == []
+
     def test_what_a_crashed_healer_left_goes_to_the_quarantine(self, root: Path) -> None:
         """It may be the only evidence, or the only whole copy: sweeping never removes it."""
         left = root / "staging" / f"heal-{DIGEST.hex}-{'2' * 16}"
