@@ -17,7 +17,7 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attachstore.admission import AdmissionPolicy, admit
@@ -72,50 +72,59 @@ class Attacher:
         return Gatherer(self._objects.spool, self.policy.bytes_max, where)
 
     def put_bytes(self, cancel: CancelFlag, data: bytes, claim: Claim) -> Committed:
-        return self._finish(cancel, self.admit_bytes(cancel, data, claim))
+        return self.put_content(cancel, self._content_of(data, claim), claim)
 
     def put_file(self, cancel: CancelFlag, path: Path, claim: Claim) -> Committed:
-        return self._finish(cancel, self.admit_file(cancel, path, claim))
+        claim = _named_after(path, claim)  # refuses a name before the file is read
+        return self.put_content(cancel, self._copy_of(path, cancel), claim)
 
     def put_content(self, cancel: CancelFlag, content: Content, claim: Claim) -> Committed:
-        return self._finish(cancel, self.admit_content(cancel, content, claim))
-
-    def _finish(self, cancel: CancelFlag, attachment: Attachment) -> Committed:
-        """What decoded while its caller went away is not stored any more."""
+        """Admit and store it; while a decoder is at work, the bytes are on their way already."""
+        ahead = _Ahead(self._objects, content, cancel)
         try:
-            cancel.check()
-        except BaseException:
-            attachment.content.close()
-            raise
-        return self.commit(attachment, cancel)
+            decoders = self._decoders.while_waiting(ahead.stage)
+            attachment = self._admitted(cancel, content, claim, decoders)
+            cancel.check()  # what decoded while its caller went away is not stored any more
+            return self._objects.commit(ahead.attachment(attachment), cancel)
+        finally:
+            ahead.close()
 
     def admit_bytes(self, cancel: CancelFlag, data: bytes, claim: Claim) -> Attachment:
-        if len(data) > self.policy.bytes_max:
-            raise TooManyBytesError(where=_place(claim), bytes_max=self.policy.bytes_max)
-        return self.admit_content(cancel, BytesContent(data), claim)
+        return self.admit_content(cancel, self._content_of(data, claim), claim)
 
     def admit_file(self, cancel: CancelFlag, path: Path, claim: Claim) -> Attachment:
-        """Copy the file in while hashing it, then admit the copy: never the file itself."""
-        if claim.name is None:
-            claim = Claim(name=path.name, declared=claim.declared)
-        gatherer = self.gatherer(ascii(str(path))[1:-1])
-        content = read_file(self._disk, path, gatherer, cancel)
-        return self.admit_content(cancel, content, claim)
+        claim = _named_after(path, claim)
+        return self.admit_content(cancel, self._copy_of(path, cancel), claim)
 
     def admit_content(self, cancel: CancelFlag, content: Content, claim: Claim) -> Attachment:
         """Closes the content unless it is admitted."""
         try:
-            return admit(
-                content,
-                self.policy,
-                declared=claim.declared,
-                name=claim.name,
-                cancel=cancel,
-                decoders=self._decoders,
-            )
+            return self._admitted(cancel, content, claim, self._decoders)
         except BaseException:
             content.close()
             raise
+
+    def _content_of(self, data: bytes, claim: Claim) -> Content:
+        if len(data) > self.policy.bytes_max:
+            raise TooManyBytesError(where=_place(claim), bytes_max=self.policy.bytes_max)
+        return BytesContent(data)
+
+    def _copy_of(self, path: Path, cancel: CancelFlag) -> Content:
+        """The file, copied in while it is hashed: what is admitted is never the file itself."""
+        gatherer = self.gatherer(ascii(str(path))[1:-1])
+        return read_file(self._disk, path, gatherer, cancel)
+
+    def _admitted(
+        self, cancel: CancelFlag, content: Content, claim: Claim, decoders: Decoders
+    ) -> Attachment:
+        return admit(
+            content,
+            self.policy,
+            declared=claim.declared,
+            name=claim.name,
+            cancel=cancel,
+            decoders=decoders,
+        )
 
     def commit(self, attachment: Attachment, cancel: CancelFlag | None = None) -> Committed:
         """Store an admitted attachment and close its content."""
@@ -125,10 +134,46 @@ class Attacher:
             attachment.content.close()
 
 
+class _Ahead:
+    """Bytes that may be brought to the medium while they are still being examined.
+
+    Owns the content it is given, and the staged copy: `close` closes both. What goes wrong on
+    the way is kept until the bytes are admitted, since a refusal comes first.
+    """
+
+    def __init__(self, objects: ObjectStore, content: Content, cancel: CancelFlag) -> None:
+        self._objects = objects
+        self._content = content
+        self._staged = content
+        self._cancel = cancel
+        self._error: Exception | None = None
+
+    def stage(self) -> None:
+        """Raises nothing but Cancelled."""
+        try:
+            self._staged = self._objects.stage(self._content, self._cancel)
+        except Exception as error:  # noqa: BLE001 - raised by `attachment`, if it comes to that
+            self._error = error
+
+    def attachment(self, admitted: Attachment) -> Attachment:
+        """What to commit. Raises what staging raised: a failed sync is not tried again."""
+        if self._error is not None:
+            raise self._error
+        return replace(admitted, content=self._staged)
+
+    def close(self) -> None:
+        self._staged.close()
+        self._content.close()
+
+
 def close_all(attachments: Iterable[Attachment]) -> None:
     """Drop what was admitted and will not be committed."""
     for attachment in attachments:
         attachment.content.close()
+
+
+def _named_after(path: Path, claim: Claim) -> Claim:
+    return claim if claim.name is not None else Claim(name=path.name, declared=claim.declared)
 
 
 def _place(claim: Claim) -> str:

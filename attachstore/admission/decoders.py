@@ -8,7 +8,8 @@ which asks a worker process and outlives whatever happens to it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, Self
 
 from attachstore.admission import pdf
 from attachstore.admission.contents import open_content
@@ -52,6 +53,13 @@ class Decoders(Protocol):
         """libmagic's name for these bytes. Raises MissingDependencyError."""
         ...
 
+    def while_waiting(self, work: Callable[[], None]) -> Decoders:
+        """The same decoders, which call `work` once while they first wait for an answer.
+
+        Never called where nothing is waited for. `work` must not raise, but for Cancelled.
+        """
+        ...
+
 
 class InProcess:
     """The decoders of this process. A crash in one of them is a crash of the host."""
@@ -74,6 +82,10 @@ class InProcess:
     def guess(self, front: bytes, cancel: CancelFlag | None) -> str:
         del cancel
         return guess(front)
+
+    def while_waiting(self, work: Callable[[], None]) -> Self:
+        del work  # the thread itself decodes
+        return self
 
 
 IN_PROCESS = InProcess()

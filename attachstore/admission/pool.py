@@ -21,12 +21,13 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from attachstore.admission import defect as defects
-from attachstore.admission.decoders import IN_PROCESS, DecodersClosedError
+from attachstore.admission.decoders import IN_PROCESS, Decoders, DecodersClosedError
 from attachstore.admission.messages import (
     Answer,
     Task,
@@ -74,7 +75,39 @@ _ERRORS: dict[str, type[AttachstoreError]] = {
 }
 
 
-class ProcessPool:
+class _Questions:
+    """The questions of `Decoders` as tasks, however they are asked."""
+
+    def frames(
+        self,
+        content: Content,
+        media_type: str,
+        size: tuple[int, int],
+        policy: AdmissionPolicy,
+        cancel: CancelFlag | None,
+    ) -> int:
+        task = Task("frames", 0, media_type, size[0], size[1], limits_of(policy, media_type))
+        answer = self._ask(task, content, media_type, cancel)
+        if answer is None:
+            return IN_PROCESS.frames(content, media_type, size, policy, cancel)
+        return answer.number
+
+    def pages(self, content: Content, cancel: CancelFlag | None) -> int:
+        answer = self._ask(Task("pages", 0), content, "application/pdf", cancel)
+        return IN_PROCESS.pages(content, cancel) if answer is None else answer.number
+
+    def guess(self, front: bytes, cancel: CancelFlag | None) -> str:
+        answer = self._ask(Task("guess", 0), front, "unknown bytes", cancel)
+        return IN_PROCESS.guess(front, cancel) if answer is None else answer.text
+
+    def _ask(
+        self, task: Task, source: Content | bytes, media_type: str, cancel: CancelFlag | None
+    ) -> Answer | None:
+        """A worker's answer; None where there can be no workers. Raises as Decoders do."""
+        raise NotImplementedError
+
+
+class ProcessPool(_Questions):
     """Decoders (see `Decoders`) in a bounded number of worker processes, started when needed.
 
     Limits are for one task: memory above what a fresh worker takes, processor time, and time by
@@ -111,31 +144,8 @@ class ProcessPool:
         if self._in_process:
             _say_in_process(f"{sys.executable or 'sys.executable'} is no Python interpreter")
 
-    # -- Decoders ----------------------------------------------------------------------------
-
-    def frames(
-        self,
-        content: Content,
-        media_type: str,
-        size: tuple[int, int],
-        policy: AdmissionPolicy,
-        cancel: CancelFlag | None,
-    ) -> int:
-        task = Task("frames", 0, media_type, size[0], size[1], limits_of(policy, media_type))
-        answer = self._ask(task, content, media_type, cancel)
-        if answer is None:
-            return IN_PROCESS.frames(content, media_type, size, policy, cancel)
-        return answer.number
-
-    def pages(self, content: Content, cancel: CancelFlag | None) -> int:
-        answer = self._ask(Task("pages", 0), content, "application/pdf", cancel)
-        return IN_PROCESS.pages(content, cancel) if answer is None else answer.number
-
-    def guess(self, front: bytes, cancel: CancelFlag | None) -> str:
-        answer = self._ask(Task("guess", 0), front, "unknown bytes", cancel)
-        return IN_PROCESS.guess(front, cancel) if answer is None else answer.text
-
-    # -- the pool ----------------------------------------------------------------------------
+    def while_waiting(self, work: Callable[[], None]) -> Decoders:
+        return _WhileWaiting(self, work)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -164,6 +174,16 @@ class ProcessPool:
     def _ask(
         self, task: Task, source: Content | bytes, media_type: str, cancel: CancelFlag | None
     ) -> Answer | None:
+        return self.ask(task, source, media_type, cancel)
+
+    def ask(
+        self,
+        task: Task,
+        source: Content | bytes,
+        media_type: str,
+        cancel: CancelFlag | None,
+        meanwhile: Callable[[], None] | None = None,
+    ) -> Answer | None:
         """A worker's answer; None where there can be no workers. Raises as Decoders do."""
         inline, descriptor = payload(source)
         task = msgspec.structs.replace(
@@ -177,7 +197,7 @@ class ProcessPool:
                 if worker is None:
                     return None
                 try:
-                    answer = self._asked(worker, task, inline, descriptor, cancel)
+                    answer = self._asked(worker, task, (inline, descriptor), cancel, meanwhile)
                 except Died as death:
                     self._check_open()
                     _log.warning("a decoder of %s died: %s", media_type, death.reason)
@@ -195,12 +215,12 @@ class ProcessPool:
         self,
         worker: WorkerProcess,
         task: Task,
-        inline: bytes,
-        descriptor: int | None,
+        source: tuple[bytes, int | None],
         cancel: CancelFlag | None,
+        meanwhile: Callable[[], None] | None,
     ) -> Answer:
         try:
-            answer = worker.ask(task, inline, descriptor, self._wall_s_max, cancel)
+            answer = worker.ask(task, *source, self._wall_s_max, cancel, meanwhile)
         except BaseException:
             self._drop(worker)
             raise
@@ -301,6 +321,27 @@ class ProcessPool:
         if self._closed:
             message = "the decoders are closed"
             raise DecodersClosedError(message)
+
+
+class _WhileWaiting(_Questions):
+    """A pool whose first question leaves its caller time for something else."""
+
+    def __init__(self, pool: ProcessPool, work: Callable[[], None]) -> None:
+        self._pool = pool
+        self._work: Callable[[], None] | None = work
+
+    def while_waiting(self, work: Callable[[], None]) -> Decoders:
+        return _WhileWaiting(self._pool, work)
+
+    def _ask(
+        self, task: Task, source: Content | bytes, media_type: str, cancel: CancelFlag | None
+    ) -> Answer | None:
+        return self._pool.ask(task, source, media_type, cancel, self._once)
+
+    def _once(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:  # a question whose worker died is asked again
+            work()
 
 
 def _checked(answer: Answer, media_type: str, memory_bytes_max: int) -> Answer:

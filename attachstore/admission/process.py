@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import msgspec
 
@@ -77,8 +78,13 @@ class WorkerProcess:
         descriptor: int | None,
         wall_s: float,
         cancel: CancelFlag | None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Answer:
-        """Raises Died, and Cancelled; the worker is of no use then."""
+        """Raises Died, and Cancelled; the worker is of no use then.
+
+        `meanwhile` is called when the worker has its task; an answer that came by then counts,
+        however long that took.
+        """
         deadline_s = time.monotonic() + wall_s
         self.tasks += 1
         self._sock.settimeout(wall_s)
@@ -86,6 +92,8 @@ class WorkerProcess:
             send_task(self._sock, task, inline, descriptor)
         except OSError as error:
             raise self._death() from error
+        if meanwhile is not None:
+            meanwhile()
         return self._receive(deadline_s, cancel)
 
     def _receive(self, deadline_s: float, cancel: CancelFlag | None) -> Answer:

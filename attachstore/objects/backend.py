@@ -127,6 +127,14 @@ class ObjectBackend(Protocol):
         """Take in bytes of unknown length on this medium, without a name, until `publish`."""
         ...
 
+    def stage(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> Content:
+        """Take the bytes of `content` in ahead of `publish`: durable, without a name.
+
+        Returns them as another Content, to be closed too, or `content` itself where there is
+        nothing to gain. Nothing is promised.
+        """
+        ...
+
     def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
         """Put `content` under `digest` unless the name is taken (then False).
 

@@ -110,6 +110,20 @@ class FilesystemBackend:
         with storage_errors(self._staging.directory):
             return FileSpool(self._staging.new_file())
 
+    def stage(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> Content:
+        self._check_writable()
+        with storage_errors(self.path(digest)):
+            if isinstance(content, FileContent) and self._staging.owns(content.staged):
+                content.staged.sync()
+                return content
+            staged = self._copied(digest, content, cancel)
+            try:
+                staged.sync()
+            except BaseException:
+                staged.close()
+                raise
+            return FileContent(staged, digest)
+
     def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
         self._check_writable()
         path = self.path(digest)
@@ -209,6 +223,14 @@ class FilesystemBackend:
         if isinstance(content, FileContent) and self._staging.owns(content.staged):
             yield content.staged
             return
+        staged = self._copied(digest, content, cancel)
+        try:
+            yield staged
+        finally:
+            staged.close()
+
+    def _copied(self, digest: Digest, content: Content, cancel: CancelFlag | None) -> StagedFile:
+        """A new staged file with the bytes of `content`, which are hashed once more."""
         staged = self._staging.new_file()
         try:
             hasher = Hasher()
@@ -218,13 +240,17 @@ class FilesystemBackend:
                         cancel.check()
                     staged.append(block)
                     hasher.update(block)
-            if hasher.digest() != digest:
-                raise StorageIOError(
-                    where=self.location, reason=f"the bytes of {digest} changed on their way in"
-                )
-            yield staged
-        finally:
+            self._check_copied(digest, hasher.digest())
+        except BaseException:
             staged.close()
+            raise
+        return staged
+
+    def _check_copied(self, digest: Digest, found: Digest) -> None:
+        if found != digest:
+            raise StorageIOError(
+                where=self.location, reason=f"the bytes of {digest} changed on their way in"
+            )
 
     def _link(self, staged: StagedFile, path: Path) -> None:
         self._check_shard(path.parent)

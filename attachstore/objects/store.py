@@ -138,6 +138,16 @@ class ObjectStore:
         )
         return Committed(reference, self._place(content, cancel))
 
+    def stage(self, content: Content, cancel: CancelFlag | None = None) -> Content:
+        """Bring the bytes on their way, durably, before it is known that they are admitted.
+
+        Returns a Content to commit in place of `content`, or `content` itself: also where the
+        digest is taken, since a duplicate is not written. Raises UnavailableError.
+        """
+        if self.backend.size(content.digest) is not None:
+            return content
+        return self.backend.stage(content.digest, content, cancel)
+
     def confirm(self, reference: Reference, cancel: CancelFlag | None = None) -> None:
         """Vouch for a reference that somebody else handed out.
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from attachstore.attachment import BytesContent
 from attachstore.disk import Disk
 from attachstore.errors import ObjectMissingError
 from attachstore.objects.inventory import SHARDS
@@ -102,6 +103,13 @@ def commit(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
 def commit_spooled(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
     store = open_store(world / "store", disk)
     content = spooled(store.backend, BIG)  # type: ignore[arg-type] - a FilesystemBackend here
+    acknowledge((store.commit(attachment(content=content)).reference, BIG))
+    content.close()
+
+
+def commit_staged_ahead(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    store = open_store(world / "store", disk)
+    content = store.stage(BytesContent(BIG))
     acknowledge((store.commit(attachment(content=content)).reference, BIG))
     content.close()
 
@@ -218,6 +226,7 @@ WORK = {
     "create": Work(nothing, create, check_layout),
     "commit": Work(an_empty_store, commit, check_commit),
     "commit spooled": Work(an_empty_store, commit_spooled, check_commit),
+    "commit staged ahead": Work(an_empty_store, commit_staged_ahead, check_commit),
     "missing shard": Work(an_empty_store, commit_into_a_missing_shard, check_commit),
     "duplicate": Work(an_empty_store, commit_duplicate, check_duplicate),
     "heal": Work(a_store_with_a_bad_object, heal, check_heal),
