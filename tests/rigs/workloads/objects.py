@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from attachstore import Digest
+from tests.rigs.workloads.contents import LARGE, SMALL
 from tests.rigs.workloads.scene import Scene, object_facts
 from tests.rigs.workloads.workload import Workload
-
-SMALL = [b"a small attachment\n", b"and another one\n", b"a third\n"]
-LARGE = [random.Random(seed).randbytes((2 << 20) + 4321 + seed) for seed in (1, 2)]
-"""Above what is kept in memory, so they are spooled."""
 
 
 async def empty(scene: Scene) -> None:

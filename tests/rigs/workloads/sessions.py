@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.rigs.stored import log_of
-from tests.rigs.workloads.objects import SMALL
+from tests.rigs.workloads.contents import SMALL
 from tests.rigs.workloads.scene import Scene
 from tests.rigs.workloads.workload import Part, Workload
 
