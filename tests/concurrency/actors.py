@@ -121,11 +121,11 @@ def _check_object(state: State) -> list[str]:
     found: list[str] = []
     named = world.names.get(OBJECT)
     if named not in (None, BAD) and world.files[named] != File(DATA, synced=True):
-        found.append(f"visible, and not whole and synced: {world.files[named]}")
+        found.append("visible, and not whole and synced")
     if any(map(is_promise, state.outcomes)):
         for inode in world.may_be_left(OBJECT):
             if inode is None or world.files[inode] != File(DATA, synced=True):
-                left = "nothing" if inode is None else world.files[inode]
+                left = "nothing" if inode is None else "other bytes"
                 found.append(f"promised, and a power cut may leave {left}")
     return found
 

@@ -159,7 +159,7 @@ FAULTS: dict[str, tuple[Any, str, Callable[[], World], str]] = {
         patch.object(StagedFile, "sync", _forgets),
         "put",
         empty,
-        "visible, and not whole and synced: File(content=b'what was attached', synced=False)",
+        "visible, and not whole and synced",
     ),
     "the name is absent while it is healed": (
         patch.object(Healing, "heal", _renames_away_first),

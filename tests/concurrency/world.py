@@ -31,6 +31,8 @@ class Held(NamedTuple):
 class File(NamedTuple):
     content: bytes
     synced: bool
+    awaits_name: bool = False
+    """Made without a name, and never given one. One that lost its name gets none again."""
 
 
 @dataclass
@@ -97,7 +99,7 @@ class World:
     # -- calls of a Disk, each with who makes it ---------------------------------------------
 
     def open_temporary(self, actor: int, directory: str, mode: int) -> int:
-        return self._open(actor, self._new_file(actor))
+        return self._open(actor, self._new_file(actor, awaits_name=True))
 
     def create(self, actor: int, path: str, mode: int) -> int:
         self._refuse_taken(path)
@@ -133,20 +135,20 @@ class World:
         end = offset_bytes + len(data)
         if data:
             changed = content[:offset_bytes] + data + content[end:]
-            self.files[inode] = File(changed, synced=False)
+            self._change(inode, changed)
         return len(data)
 
     def truncate(self, actor: int, descriptor: int, size_bytes: int) -> None:
         inode = self._open_inode(actor, descriptor)
         content = self.files[inode].content[:size_bytes].ljust(size_bytes, b"\0")
-        self.files[inode] = File(content, synced=False)
+        self._change(inode, content)
 
     def drop_cache(self, actor: int, descriptor: int) -> None:
         """Nothing: there is no cache here."""
 
     def sync_file(self, actor: int, descriptor: int) -> None:
         inode = self._open_inode(actor, descriptor)
-        self.files[inode] = File(self.files[inode].content, synced=True)
+        self.files[inode] = self.files[inode]._replace(synced=True)
 
     def sync_directory(self, actor: int, path: str) -> None:
         self._directory(path)
@@ -155,8 +157,12 @@ class World:
                 del self.unsynced[name]
 
     def link_open_file(self, actor: int, descriptor: int, path: str) -> None:
+        inode = self._open_inode(actor, descriptor)
         self._refuse_taken(path)
-        self._set(path, self._open_inode(actor, descriptor))
+        if inode not in self.names.values() and not self.files[inode].awaits_name:
+            raise _error(errno.ENOENT, path)
+        self._set(path, inode)
+        self.files[inode] = self.files[inode]._replace(awaits_name=False)
 
     def link(self, actor: int, path: str, new_path: str) -> None:
         inode = self._inode(path)
@@ -206,11 +212,14 @@ class World:
 
     # -- parts -------------------------------------------------------------------------------
 
-    def _new_file(self, actor: int) -> Inode:
+    def _new_file(self, actor: int, *, awaits_name: bool = False) -> Inode:
         # Numbered by who made it: the order in which actors make files leaves no trace.
         inode = 1 + sum(made // 1000 == actor for made in self.files) + 1000 * actor
-        self.files[inode] = File(b"", synced=False)
+        self.files[inode] = File(b"", synced=False, awaits_name=awaits_name)
         return inode
+
+    def _change(self, inode: Inode, content: bytes) -> None:
+        self.files[inode] = self.files[inode]._replace(content=content, synced=False)
 
     def _open(self, actor: int, target: Inode | str) -> int:
         descriptor = next(n for n in range(3, 1000) if (actor, n) not in self.held)
