@@ -53,7 +53,7 @@ class Attempt:
                 self._look(logs, log, self.base)
             self.base = log.acknowledged
             try:
-                log.append_drafts(self.drafts)
+                log.add_drafts(self.drafts)
             except BaseException:
                 if log.state not in {State.POISONED, State.PENDING}:
                     self.base = None
@@ -83,9 +83,7 @@ class Attempt:
 
     def _look(self, logs: SessionLogs, log: SessionLog, base: Head) -> None:
         """Count what reached the log. Nobody else writes: the caller holds the log's lock."""
-        _, expected, _ = place(
-            self.drafts, base, time="", where=log.where, event_bytes_max=LINE_BYTES_MAX
-        )
+        placed = place(self.drafts, base, time="", where=log.where, event_bytes_max=LINE_BYTES_MAX)
         # To the end, so that the reader is closed here and not by a garbage collector.
         events = logs.events(log.id, after=max(0, base.seq - 1))
         found = {event.seq: event.chain for event in events}
@@ -99,8 +97,8 @@ class Attempt:
                 head_seq=log.head,
             )
         count = 0
-        for event in expected:
-            if found.get(event.seq) != event.chain:
+        for seq, chain in enumerate(placed.chains, base.seq + 1):
+            if found.get(seq) != chain.hex():
                 break
             count += 1
         self._landed(count)

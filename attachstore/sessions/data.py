@@ -115,7 +115,11 @@ def _object_to_wire(value: dict[Any, Any], depth: int, found: list[Reference]) -
     for key, item in value.items():
         if type(key) is not str:
             raise _RefusedError(f"a key is a {type(key).__name__}, not text")
-        _check_text(key)
+        if not key.isascii():
+            _check_text(key)
+        if type(item) is str and item.isascii():  # most are, and a call for each costs more
+            wire[key] = item
+            continue
         try:
             wire[key] = _to_wire(item, depth + 1, found)
         except _RefusedError as refused:
@@ -123,7 +127,7 @@ def _object_to_wire(value: dict[Any, Any], depth: int, found: list[Reference]) -
             raise
     if len(wire) == 1:
         (key,) = wire
-        if _LOOK_ALIKE.fullmatch(key):
+        if key[:1] == "$" and _LOOK_ALIKE.fullmatch(key):
             return {"$" + key: wire[key]}
     return wire
 
@@ -148,6 +152,12 @@ def _check_text(text: str) -> None:
 
 
 # -- reading -----------------------------------------------------------------------------------
+
+
+def decode(encoded: bytes) -> Any:
+    """What `encode` was given. For its own output only: of JSON from elsewhere much is refused."""
+    value = msgspec.json.decode(encoded)
+    return from_wire(value) if b"$attach" in encoded else value
 
 
 def from_wire(value: Any) -> Any:

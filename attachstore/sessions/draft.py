@@ -5,8 +5,11 @@ What the caller does to the data afterwards changes nothing: the draft holds byt
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from attachstore.errors import EventTooLargeError, InvalidEventError
 from attachstore.reference import Reference
@@ -18,18 +21,17 @@ EVENT_BYTES_MAX = 16 << 20
 """Default limit of a whole log line, its line feed included."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True, gc=False):
+    """Thousands wait in a queue, so it is a Struct that the garbage collector passes over."""
+
+    type: str
     type_json: bytes
     data_json: bytes
     references: tuple[Reference, ...]
+    size_bytes: int
+    """What it takes in memory while it waits, for limits."""
     time: str | None = None
     """When it happened; None: when it is written. With it, a draft's place fixes its line."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes in memory while it waits, for limits."""
-        return len(self.type_json) + len(self.data_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,31 +48,45 @@ class Head:
         return self.seq + 1
 
 
-def draft(type: str, data: object, *, where: str, event_bytes_max: int) -> Draft:  # noqa: A002
-    """Check and encode an event. Raises InvalidEventError, EventTooLargeError."""
+def draft(
+    type: str,  # noqa: A002 - the name of the field
+    data: object,
+    *,
+    where: str,
+    event_bytes_max: int,
+    time: str | None = None,
+) -> Draft:
+    """Check and encode an event. Raises InvalidEventError, EventTooLargeError.
+
+    As of `time`, its line must fit wherever in the log it comes to stand: it may be too large
+    for the few bytes that only the longest numbers would need.
+    """
     if not isinstance(type, str):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
         message = f"an event's type is text, not {type.__class__.__name__}"
         raise TypeError(message)
     if not type:
         raise InvalidEventError(where=where, reason="the type is empty", pointer="type")
     try:
-        type_json = event_data.encode_text(type)
+        plain_type, type_json = (_kept_type if len(type) <= _KEPT_TYPE_MAX else _encode_type)(type)
     except UnicodeEncodeError:
         raise InvalidEventError(
             where=where, reason="a lone surrogate is not Unicode text", pointer="type"
         ) from None
     data_json, references = event_data.encode(data, where=where, bytes_max=event_bytes_max)
-    return Draft(type_json, data_json, tuple(references))
-
-
-def stamped(item: Draft, time: str, *, where: str, event_bytes_max: int) -> Draft:
-    """The draft as of `time`, if its line will fit wherever in the log it comes to stand.
-
-    Raises EventTooLargeError, also for the few bytes that only the longest numbers would need.
-    """
-    if _FRAME_BYTES + len(time) + item.size_bytes > event_bytes_max:
+    size_bytes = len(type_json) + len(data_json)
+    if time is not None and _FRAME_BYTES + len(time) + size_bytes > event_bytes_max:
         raise EventTooLargeError(where=where, event_bytes_max=event_bytes_max)
-    return Draft(item.type_json, item.data_json, item.references, time)
+    return Draft(plain_type, type_json, data_json, tuple(references), size_bytes, time)
+
+
+def _encode_type(type: str) -> tuple[str, bytes]:  # noqa: A002 - as in `draft`
+    """The type as it will be read, and its JSON. Raises UnicodeEncodeError."""
+    type_json = event_data.encode_text(type)
+    return event_data.decode(type_json), type_json
+
+
+_KEPT_TYPE_MAX = 100
+_kept_type = functools.lru_cache(maxsize=256)(_encode_type)  # a runtime has a handful of them
 
 
 def _frame_bytes() -> int:
@@ -90,33 +106,62 @@ _FRAME_BYTES = _frame_bytes()
 """A line without time, type and data, its numbers as long as they can be."""
 
 
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """Drafts as the lines they become behind a certain event."""
+
+    lines: list[bytes]
+    chains: list[bytes]
+    head: Head
+    """The end of the log with them."""
+
+
 def place(
     drafts: Sequence[Draft], head: Head, *, time: str, where: str, event_bytes_max: int
-) -> tuple[bytes, list[Event], Head]:
-    """The drafts' lines as they follow on `head`, their events, and the head after them.
+) -> Placed:
+    """The drafts as they follow on `head`. Raises EventTooLargeError.
 
-    Raises EventTooLargeError.
+    Each is encoded once, into what `draft` made of it, and hashed once.
     """
     batch = head.seq + 1 if len(drafts) > 1 else None
     lines: list[bytes] = []
-    events: list[Event] = []
-    for item in drafts:
+    chains: list[bytes] = []
+    size_bytes, chain = head.size_bytes, head.chain
+    for seq, item in enumerate(drafts, head.seq + 1):
         line, chain = record.encode_record(
-            seq=head.seq + 1,
+            seq=seq,
             time=item.time or time,
             type_json=item.type_json,
             data_json=item.data_json,
             batch=batch,
-            chain=head.chain,
+            chain=chain,
         )
         if len(line) > event_bytes_max:
             raise EventTooLargeError(where=where, event_bytes_max=event_bytes_max)
+        size_bytes += len(line)
         lines.append(line)
-        # Read back before anything is written: what cannot be read is no event.
+        chains.append(chain)
+    return Placed(lines, chains, Head(head.seq + len(lines), chain, size_bytes))
+
+
+def events_of(drafts: Sequence[Draft], placed: Placed, head: Head, time: str) -> list[Event]:
+    """The events that the drafts are on the lines that `place` put behind `head`."""
+    batch = head.seq + 1 if len(drafts) > 1 else None
+    events: list[Event] = []
+    offset_bytes = head.size_bytes
+    for number, (item, line, chain) in enumerate(
+        zip(drafts, placed.lines, placed.chains, strict=True), 1
+    ):
         events.append(
-            record.decode_record(
-                line[:-1], number=head.line + 1, offset_bytes=head.size_bytes, verified=True
+            Event(
+                seq=head.seq + number,
+                time=item.time or time,
+                type=item.type,
+                data=event_data.decode(item.data_json),
+                chain=chain.hex(),
+                batch=batch,
+                line=head.line + number,
+                offset_bytes=offset_bytes,
             )
         )
-        head = Head(head.seq + 1, chain, head.size_bytes + len(line))
-    return b"".join(lines), events, head
+        offset_bytes += len(line)
+    return events

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attachstore.errors import LogPoisonedError, SequenceConflictError
 from attachstore.reference import Reference
 from attachstore.sessions import record
-from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, place, stamped
+from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, events_of, place
 from attachstore.sessions.event import Event, SessionHeader
 from attachstore.sessions.medium import Claim, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
@@ -109,11 +109,12 @@ class SessionLog:
 
     def draft_now(self, type: str, data: object) -> Draft:  # noqa: A002
         """As `draft`, with the time of this moment, to be written later. Raises the same."""
-        return stamped(
-            self.draft(type, data),
-            self._now(),
+        return draft(
+            type,
+            data,
             where=self.where,
             event_bytes_max=self._event_bytes_max,
+            time=self._now(),
         )
 
     def confirm(self, drafts: Iterable[Draft], cancel: CancelFlag | None = None) -> None:
@@ -145,17 +146,13 @@ class SessionLog:
             LogPoisonedError: an earlier append failed; load the session again.
             SessionBusyError, SessionExistsError: at the first append, another was first.
         """
-        self._check_usable()
-        self.confirm(drafts, cancel)
-        with self.lock:
-            self._check_usable()
-            if self.state is State.COLD:
-                self.open(close_turn=False, cancel=cancel)
-            if after is not None and after != self.head:
-                raise SequenceConflictError(
-                    where=self.where, session=self.id, expected_seq=after, head_seq=self.head
-                )
-            return self._write(drafts) if drafts else []
+        events: list[Event] = []
+        self._add(drafts, after, cancel, events)
+        return events
+
+    def add_drafts(self, drafts: Sequence[Draft]) -> None:
+        """As `append_drafts`, for whoever does not want to see the events."""
+        self._add(drafts, None, None, None)
 
     def open(self, *, close_turn: bool, cancel: CancelFlag | None = None) -> None:
         """Become the session's writer: claim it, settle what is on the medium, read all of it.
@@ -211,6 +208,27 @@ class SessionLog:
             if self.state is State.COLD:
                 self.close()
 
+    def _add(
+        self,
+        drafts: Sequence[Draft],
+        after: int | None,
+        cancel: CancelFlag | None,
+        events: list[Event] | None,
+    ) -> None:
+        """Add the drafts; `events`, if it is given, gets what they are in the log."""
+        self._check_usable()
+        self.confirm(drafts, cancel)
+        with self.lock:
+            self._check_usable()
+            if self.state is State.COLD:
+                self.open(close_turn=False, cancel=cancel)
+            if after is not None and after != self.head:
+                raise SequenceConflictError(
+                    where=self.where, session=self.id, expected_seq=after, head_seq=self.head
+                )
+            if drafts:
+                self._write(drafts, events)
+
     # -- inside the lock -------------------------------------------------------------------
 
     def _open_claimed(self, claim: Claim, *, close_turn: bool, cancel: CancelFlag | None) -> None:
@@ -237,25 +255,24 @@ class SessionLog:
                 line, Head(event.seq, bytes.fromhex(event.chain), scan.good_bytes + len(line))
             )
 
-    def _write(self, drafts: Sequence[Draft]) -> list[Event]:
+    def _write(self, drafts: Sequence[Draft], events: list[Event] | None) -> None:
         if self.state is State.PENDING:
             header_line = record.encode_header(self.header)
             start = Head(0, record.CHAIN_START, len(header_line))
         else:
             header_line = b""
             start = self.acknowledged
-        data, events, head = place(
-            drafts,
-            start,
-            time=self._now(),
-            where=self.where,
-            event_bytes_max=self._event_bytes_max,
+        time = self._now()
+        placed = place(
+            drafts, start, time=time, where=self.where, event_bytes_max=self._event_bytes_max
         )
+        if events is not None:  # made before anything is written: what cannot be read is no event
+            events += events_of(drafts, placed, start, time)
+        content = b"".join(placed.lines)
         if header_line:
-            self._materialise(header_line + data, head)
+            self._materialise(header_line + content, placed.head)
         else:
-            self._append_bytes(data, head)
-        return events
+            self._append_bytes(content, placed.head)
 
     def _materialise(self, content: bytes, head: Head) -> None:
         """Header and first batch appear together; after a failure neither is there."""

@@ -83,7 +83,10 @@ class UnknownFormatError(Exception):
 
 def timestamp(moment: datetime) -> str:
     """UTC, RFC 3339, always with microseconds."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    utc = moment.astimezone(UTC)
+    if utc.microsecond:
+        return _encoder.encode(utc)[1:-1].decode()  # which leaves out a fraction of zero
+    return utc.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def encode_header(header: SessionHeader) -> bytes:
@@ -127,7 +130,7 @@ def encode_record(
         between,
     )
     own = checksum(chain, body)
-    return b'%b,"chain":"%b"}\n' % (body, own.hex().encode()), own
+    return b'%b,"chain":"%b"}\n' % (body, hexlify(own)), own
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -166,7 +169,7 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
 
 def chain_of(line: bytes, chain_before: bytes) -> bytes | None:
     """The line's chain, if it follows from its bytes and the line before; else None."""
-    computed = checksum(chain_before, memoryview(line)[:-_SUFFIX_BYTES])
+    computed = checksum(chain_before, line[:-_SUFFIX_BYTES])
     return computed if line[_HEX] == hexlify(computed) else None
 
 

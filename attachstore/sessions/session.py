@@ -129,7 +129,9 @@ class Session:
                 the event is at fault, as in `append`; it is not queued.
             LogPoisonedError: an append failed; load the session again.
         """
-        await self._writer.emit(type, data)
+        draft = self._writer.draft_now(type, data)
+        if not self._writer.queue.admit_now(draft):
+            await self._writer.admit(draft)
 
     async def flush(self) -> None:
         """Wait until every event emitted before is durable; try again what had failed.

@@ -59,7 +59,8 @@ class SessionWriter:
         """Whether `close` was called."""
         return self._closing is not None
 
-    async def emit(self, type: str, data: object) -> None:  # noqa: A002 - as in Session
+    def draft_now(self, type: str, data: object) -> Draft:  # noqa: A002 - as in Session
+        """An event to be emitted, if events may be."""
         self._check_open()
         log = self.log
         if self._pid != os.getpid():
@@ -71,7 +72,10 @@ class SessionWriter:
             if log.state is State.POISONED:
                 reason = "an append failed"
                 raise LogPoisonedError(where=log.where, session=self.id, reason=reason)
-        draft = log.draft_now(type, data)
+        return log.draft_now(type, data)
+
+    async def admit(self, draft: Draft) -> None:
+        log = self.log
         await self.queue.admit(draft, lambda cancel, item: log.confirm([item], cancel))
 
     async def append(self, drafts: Sequence[Draft], after: int | None) -> list[Event]:

@@ -23,6 +23,7 @@ from attachstore.sessions.data import (
     references_in,
     strict_json,
 )
+from attachstore.sessions.data import decode as decode_own
 
 REFERENCE = Reference(
     digest=Digest.of(b"x"), size=1, media_type="image/png", width=3, height=2, name="caf\u00e9 ~/\n"
@@ -71,6 +72,7 @@ def test_any_value_round_trips(value: Any) -> None:
     assert same(decode(encoded), value)
     assert found == [reference for _, reference in references_in(value)]
     assert same(from_wire(strict_json(encoded)), value)
+    assert same(decode_own(encoded), value)
     assert json.loads(encoded) is not ..., "any other JSON parser reads it too"
 
 

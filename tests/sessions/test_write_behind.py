@@ -246,6 +246,54 @@ async def test_a_stream_that_never_ceases_does_not_hold_a_flush(place: JsonlPlac
     await opened.close()
 
 
+async def test_who_emits_without_end_lets_others_run(place: JsonlPlace) -> None:
+    """An `await` that never waits is no turn for others: no deadline would be kept either."""
+    opened = Opened(place, emit=AT_ONCE)
+    session = await opened.sessions.create("s-1")
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    running = asyncio.ensure_future(other())
+    await asyncio.sleep(0)
+    before = turns
+    for number in range(3000):
+        await session.emit("message", number)
+    assert turns - before >= 3000 // 256
+    running.cancel()
+    await session.flush()
+
+    assert await data_of(opened.sessions, "s-1") == list(range(3000))
+    await opened.close()
+
+
+async def test_an_emit_that_is_cancelled_while_others_have_their_turn_admits_nothing(
+    opened: Opened,
+) -> None:
+    session = await opened.sessions.create("s-1")
+    admitted = 0
+    task = asyncio.ensure_future(session.emit("message", admitted))
+    await task
+    admitted += 1
+    while True:
+        task = asyncio.ensure_future(session.emit("message", admitted))
+        await asyncio.sleep(0)
+        if not task.done():
+            break
+        admitted += 1
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await session.emit("message", "next")
+    await session.flush()
+
+    assert await data_of(opened.sessions, "s-1") == [*range(admitted), "next"]
+
+
 # -- order with append -------------------------------------------------------------------------
 
 
