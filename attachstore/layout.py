@@ -35,14 +35,23 @@ from attachstore.errors import (
 
 FORMAT = 1
 MARKER = "attachstore.json"
+JSONL = "jsonl"
+SQLITE = "sqlite"
+LOCKS = "locks"
+MEDIUM_LOCK = ".medium"
+"""In `locks/`: shared by everybody who writes sessions. No session has that name."""
 _MARKER_BYTES_MAX = 64 << 10
-_OWN_NAMES = frozenset({"objects", "staging", "quarantine", "sessions", "locks"})
+_OWN_NAMES = frozenset({"objects", "staging", "quarantine", "sessions", LOCKS})
 DATABASE = "sessions.db"
 """The session logs of a store that keeps them in SQLite."""
 DATABASE_MARK = b"ATSS"
 """The application id in that file."""
 _DATABASE_MARK_OFFSET_BYTES = 68  # https://sqlite.org/fileformat2.html, "The Database Header"
-_DATABASE_NAMES = frozenset({DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"})
+SESSION_NAMES = {
+    JSONL: ("sessions",),
+    SQLITE: (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
+}
+"""What below the root holds the session logs, for each medium."""
 _HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
 
 
@@ -116,17 +125,18 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
         raise StoreForeignError(where=str(root), reason="it is a file") from None
     own = _OWN_NAMES | _HARMLESS
     if DATABASE in names and _is_our_database(disk, root / DATABASE):
-        own |= _DATABASE_NAMES
+        own |= frozenset(SESSION_NAMES[SQLITE])
     for name in names:
         if name not in own:
             yield name
     for name in _OWN_NAMES.intersection(names):
         for directory, _, files in os.walk(root / name, onerror=_raise):
-            # Creation makes directories, and temporary files in staging/.
+            # Creation makes directories, temporary files in staging/, and one lock.
             yield from (
                 str(Path(directory, file).relative_to(root))
                 for file in files
                 if not (name == "staging" and file.startswith(("marker-", ".new-")))
+                and not (name == LOCKS and file == MEDIUM_LOCK)
             )
 
 

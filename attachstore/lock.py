@@ -1,4 +1,4 @@
-"""FileLock: one holder at a time, decided by the kernel.
+"""FileLock: one holder at a time, or several that share it, decided by the kernel.
 
 `flock` on a file. The kernel drops the lock when the process dies, however it dies: there is no
 stale lock to clean up. The text in the file (pid, host, since) is for messages only and decides
@@ -26,7 +26,7 @@ _held_guard = threading.Lock()
 
 
 class FileLock:
-    """An exclusive lock that this process holds until `release`.
+    """A lock that this process holds until `release`.
 
     In a forked child it is dead: the child's descriptor is closed there, never unlocked, since
     an unlock would free the parent's lock too (both share one open file description).
@@ -57,14 +57,18 @@ class FileLock:
                 os.close(descriptor)
 
 
-def acquire(disk: Disk, path: Path) -> FileLock | None:
-    """Take the lock at `path` at once, or return None if another holds it. Raises OSError."""
+def acquire(disk: Disk, path: Path, *, shared: bool = False) -> FileLock | None:
+    """Take the lock at `path` at once, or return None if another holds it. Raises OSError.
+
+    Several may hold it `shared`, and nobody else while they do; none of those is named in it.
+    """
     while True:
         descriptor = disk.open_lock(path)
         try:
-            disk.lock(descriptor, exclusive=True, wait=False)
+            disk.lock(descriptor, exclusive=not shared, wait=False)
             if leads_to(disk, path, descriptor):  # whoever deletes a session removes it
-                _write_holder(disk, descriptor)
+                if not shared:
+                    _write_holder(disk, descriptor)
                 return FileLock(disk, path, descriptor)
         except BlockingIOError:
             disk.close(descriptor)

@@ -6,19 +6,21 @@ import os
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from attachstore import layout
 from attachstore.disk import Disk
 from attachstore.errors import InvalidConfigurationError, StoreLayoutError, StoreMissingError
+from attachstore.layout import JSONL, SQLITE
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.medium import SessionMedium
 
+if TYPE_CHECKING:
+    from attachstore.sessions.sqlite import SqliteMedium
+
 S = TypeVar("S")
-JSONL = "jsonl"
-SQLITE = "sqlite"
 MEDIA = (JSONL, SQLITE)
 """Where session logs can be, as attachstore.json and the configuration name it."""
 
@@ -93,15 +95,16 @@ def read_or_make(
             raise StoreMissingError(where=ascii(str(root))[1:-1])
         layout.make_root(disk, root)
         FilesystemBackend.create(root, disk)
-        _create_sessions(sessions or JSONL, root, disk)
+        create_medium(sessions or JSONL, root, disk)
         marker = layout.write_marker(disk, root, sessions=sessions or JSONL)
     if marker.sessions not in MEDIA or sessions not in {None, marker.sessions}:
         reason = f"its sessions are in {marker.sessions!a}, not in {sessions or ' or '.join(MEDIA)}"
         raise StoreLayoutError(where=str(root), reason=reason)
-    return marker, _sessions_medium(marker.sessions, root, disk)
+    return marker, medium_of(marker.sessions, root, disk)
 
 
-def _create_sessions(kind: str, root: Path, disk: Disk) -> None:
+def create_medium(kind: str, root: Path, disk: Disk) -> None:
+    """Make what the medium of that kind needs below `root`, durably. It may be there."""
     if kind == JSONL:
         JsonlMedium.create(root, disk)
         return
@@ -110,7 +113,8 @@ def _create_sessions(kind: str, root: Path, disk: Disk) -> None:
     SqliteMedium.create(root, disk).close()
 
 
-def _sessions_medium(kind: str, root: Path, disk: Disk) -> SessionMedium:
+def medium_of(kind: str, root: Path, disk: Disk) -> JsonlMedium | SqliteMedium:
+    """The medium of that kind below `root`. Touches nothing."""
     if kind == JSONL:
         return JsonlMedium(root, disk)
     from attachstore.sessions.sqlite import SqliteMedium  # noqa: PLC0415 - most stores have none

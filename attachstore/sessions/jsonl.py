@@ -37,10 +37,10 @@ from attachstore.errors import (
     SessionMissingError,
     StoreLayoutError,
 )
-from attachstore.lock import FileLock
+from attachstore.layout import JSONL, LOCKS
 from attachstore.promise import Promise
 from attachstore.sessions import sealing, zstd_frames
-from attachstore.sessions.claims import LOCKS, take_claim
+from attachstore.sessions.claims import Claims, SessionClaim
 from attachstore.sessions.log_file import TORN, LogFile
 from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
@@ -70,6 +70,7 @@ class JsonlMedium:
         self._locks = root / LOCKS
         self._promise = Promise(disk, str(self._sessions))
         self._swept = False
+        self.claims = Claims(disk, root, JSONL)
 
     @classmethod
     def create(cls, root: Path, disk: Disk) -> Self:
@@ -88,13 +89,13 @@ class JsonlMedium:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def claim(self, name: SessionName) -> FileLock:
+    def claim(self, name: SessionName) -> SessionClaim:
         self._promise.check()
-        lock = take_claim(self._disk, self._root, name)
+        claim = self.claims.take(name)
         if not self._swept:
             self._swept = True
             sweep(self._disk, self._sessions)
-        return lock
+        return claim
 
     def add(self, name: SessionName, content: Iterable[bytes]) -> LogFile:
         self._promise.check()
@@ -195,11 +196,15 @@ class JsonlMedium:
                             return self._open_sealed(name)
                     continue
                 return self._open_better(name, raw) if has_sealed else raw
+        self.claims.check()
         raise self._missing(name)
 
     def exists(self, name: SessionName) -> bool:
         with _medium_errors(self._log_path(name)):
-            return self._has_log(name)
+            if self._has_log(name):
+                return True
+        self.claims.check()
+        return False
 
     def names(self) -> Iterator[SessionName]:
         with _medium_errors(self._sessions):
@@ -280,6 +285,7 @@ class JsonlMedium:
         try:
             return self._disk.names(self._sessions)
         except FileNotFoundError:
+            self.claims.check()
             return []
 
     def _has_log(self, name: SessionName) -> bool:

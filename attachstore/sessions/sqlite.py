@@ -20,9 +20,8 @@ from typing import Self
 
 from attachstore.disk import Disk, ensure_directory, remove_quietly, storage_errors
 from attachstore.errors import AttachstoreError, SessionExistsError, SessionMissingError
-from attachstore.layout import DATABASE
-from attachstore.lock import FileLock
-from attachstore.sessions.claims import LOCKS, take_claim
+from attachstore.layout import DATABASE, LOCKS, SQLITE
+from attachstore.sessions.claims import Claims, SessionClaim
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sqlite_database import Database
 from attachstore.sessions.sqlite_log import SqliteLog, insert_lines, log_size
@@ -49,8 +48,10 @@ class SqliteMedium:
 
     def __init__(self, root: Path, disk: Disk) -> None:
         self._disk = disk
+        disk.confine(root)
         self._root = root
-        self.database = Database(root / DATABASE, disk)
+        self.claims = Claims(disk, root, SQLITE)
+        self.database = Database(root / DATABASE, disk, self.claims)
 
     @classmethod
     def create(cls, root: Path, disk: Disk) -> Self:
@@ -70,8 +71,8 @@ class SqliteMedium:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def claim(self, name: SessionName) -> FileLock:
-        return take_claim(self._disk, self._root, name)
+    def claim(self, name: SessionName) -> SessionClaim:
+        return self.claims.take(name)
 
     def add(self, name: SessionName, content: Iterable[bytes]) -> SqliteLog:
         with self.database.writing() as connection:

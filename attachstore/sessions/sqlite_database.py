@@ -16,6 +16,8 @@ Invariants
      error. Readers borrow one connection for one call, so a connection is never used by two
      threads at once, and no read transaction outlives a call.
  (5) No sqlite3.Error leaves this module.
+ (6) The file is not moved away by a conversion while a connection that may write is open:
+     SQLite finds the write-ahead log by its name, and the last to close removes it by its name.
 """
 
 from __future__ import annotations
@@ -31,23 +33,26 @@ from urllib.parse import quote
 
 from attachstore.disk import Disk, ReadOnlyDisk, ensure_directory, is_regular, storage_errors
 from attachstore.errors import (
-    MissingDependencyError,
     StorageReadOnlyError,
     StorageUnsupportedError,
     StoreForeignError,
     StoreLayoutError,
     StoreVersionError,
 )
-from attachstore.layout import DATABASE_MARK
+from attachstore.sessions.claims import Claims
 from attachstore.sessions.new_log import NewLog
-from attachstore.sessions.sqlite_errors import sqlite_errors, translated
-from attachstore.sessions.sqlite_format import MIGRATIONS, Migration
+from attachstore.sessions.sqlite_errors import check_library, sqlite_errors
+from attachstore.sessions.sqlite_format import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    Migration,
+    first_bytes,
+)
+from attachstore.sessions.sqlite_reading import Reading
 
-APPLICATION_ID = int.from_bytes(DATABASE_MARK, "big")
 BUSY_TIMEOUT_S = 30.0
-_SQLITE_MIN = (3, 37, 0)  # STRICT tables
-_WAL_MARKS = slice(18, 20)  # "file format write version, read version": 2 and 2 mean WAL
 _WAL_SUFFIX = "-wal"
+_SUFFIXES = ("", _WAL_SUFFIX, "-shm", "-journal")
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
 _abandoned: list[sqlite3.Connection] = []
@@ -57,11 +62,20 @@ class Database:
     """May be used from any thread. Making one touches nothing. Dead in a forked child."""
 
     def __init__(
-        self, path: Path, disk: Disk, *, migrations: tuple[Migration, ...] = MIGRATIONS
+        self,
+        path: Path,
+        disk: Disk,
+        claims: Claims | None = None,
+        *,
+        migrations: tuple[Migration, ...] = MIGRATIONS,
     ) -> None:
+        """`claims` are joined while there are connections: see invariant (6)."""
         self.path = path
         self._disk = disk
         self._migrations = migrations
+        self._claims = claims
+        self._has_joined = False
+        self._inode: int | None = None
         self._is_read_only = isinstance(disk, ReadOnlyDisk)
         self._idle: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
@@ -77,13 +91,13 @@ class Database:
 
     def create(self) -> None:
         """Make the file, whole and durable; it may exist already. Its directory must be there."""
-        _check_library(self.path)
+        check_library(self.path)
         with storage_errors(self.path):
             staging = self.path.parent / "staging"
             ensure_directory(self._disk, staging)
             new = NewLog(self._disk, staging)
             try:
-                new.fill([self._first_bytes()])
+                new.fill([first_bytes(self._migrations)])
                 with contextlib.suppress(FileExistsError):
                     new.publish(self.path)
             finally:
@@ -120,6 +134,8 @@ class Database:
             self._make_ready()
         with self._guard:
             self._check_open()
+            if self._is_read_only:
+                self._forget_moved()
             if self._idle:
                 return self._idle.pop()
         return self._connect(reading=True)
@@ -159,13 +175,16 @@ class Database:
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
-        with sqlite_errors(self.path):
-            for connection in idle:
-                connection.close()
-            with self._write_lock:
-                writer, self._writer = self._writer, None
-                if writer is not None:
-                    writer.close()
+        try:
+            with sqlite_errors(self.path):
+                for connection in idle:
+                    connection.close()
+                with self._write_lock:
+                    writer, self._writer = self._writer, None
+                    if writer is not None:
+                        writer.close()
+        finally:
+            self._leave()
 
     def abandon_in_child(self) -> None:
         """Never close a forked child's copies: SQLite forbids any use of them there."""
@@ -188,11 +207,38 @@ class Database:
             self._check_open()
             if self._ready:
                 return
-            _check_library(self.path)
+            check_library(self.path)
+            self._join()
             self.settle()
             if not self._is_read_only:
                 self._migrate()
             self._ready = True
+
+    def _join(self) -> None:
+        if self._claims is None or self._is_read_only or self._has_joined:
+            return
+        # Nobody can convert a store on a medium that cannot be written.
+        with contextlib.suppress(StorageReadOnlyError):
+            self._claims.join()
+            self._has_joined = True
+
+    def _forget_moved(self) -> None:
+        """Close connections to a file that has been moved away: nothing stops that for readers."""
+        with storage_errors(self.path):
+            try:
+                inode = self._disk.status(self.path).st_ino
+            except FileNotFoundError:
+                inode = None
+        if inode != self._inode:
+            self._inode = inode
+            while self._idle:
+                self._idle.pop().close()
+
+    def _leave(self) -> None:
+        with self._guard:
+            joined, self._has_joined = self._has_joined, False
+        if joined and self._claims is not None:
+            self._claims.leave()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -231,6 +277,8 @@ class Database:
             except FileNotFoundError:
                 regular = False
         if not regular:
+            if self._claims is not None:
+                self._claims.check()
             raise StoreLayoutError(
                 where=str(self.path), reason="there is no such file, or it is not a regular one"
             )
@@ -249,6 +297,19 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def _refuse_irregular(self) -> None:
+        """SQLite follows links, and waits for whoever opens a FIFO's other end."""
+        for suffix in _SUFFIXES:
+            path = self.path.with_name(self.path.name + suffix)
+            with storage_errors(path):
+                try:
+                    regular = is_regular(self._disk.status(path))
+                except FileNotFoundError:
+                    regular = bool(suffix)  # SQLite makes the others when it needs them
+            if not regular:
+                reason = "there is no such file, or it is not a regular one"
+                raise StoreLayoutError(where=str(path), reason=reason)
 
     def _check_unchangeable(self, error: sqlite3.Error) -> None:
         """Where SQLite cannot make its index of the write-ahead log: a read-only medium.
@@ -314,58 +375,10 @@ class Database:
                 reason = f"SQLite answers {setting}={answer}, not {wanted}"
                 raise StorageUnsupportedError(where=str(self.path), reason=reason)
 
-    def _first_bytes(self) -> bytes:
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            # It cannot be turned on later, and gives a deleted session's space back.
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            for migration in self._migrations:
-                for statement in migration:
-                    connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {self.format}")
-            content = bytearray(connection.serialize())
-        finally:
-            connection.close()
-        content[_WAL_MARKS] = b"\2\2"
-        return bytes(content)
-
-
-class Reading:
-    """`with Reading(database) as connection`. A class, because a listing enters thousands."""
-
-    __slots__ = ("_connection", "_database")
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> sqlite3.Connection:
-        try:
-            self._connection = self._database.borrow()
-        except (sqlite3.Error, MemoryError) as error:
-            raise translated(error, str(self._database.path)) from error
-        return self._connection
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error | MemoryError):
-            self._connection.close()
-            raise translated(error, str(self._database.path)) from error
-        self._database.give_back(self._connection)
-
 
 def _ask(connection: sqlite3.Connection, pragma: str) -> int | str:
     row = connection.execute(f"PRAGMA {pragma}").fetchone()
     return row[0] if row is not None else ""
-
-
-def _check_library(path: Path) -> None:
-    if sqlite3.sqlite_version_info < _SQLITE_MIN:
-        raise MissingDependencyError(
-            where=str(path),
-            package="SQLite 3.37",
-            reason=f"Python's sqlite3 module is linked with {sqlite3.sqlite_version}",
-            command="upgrade the system's SQLite library (libsqlite3-0)",
-        )
 
 
 def _abandon_all_in_child() -> None:

@@ -1,4 +1,4 @@
-"""What SQLite's error codes mean for a caller of the store."""
+"""What SQLite's error codes, and its age, mean for a caller of the store."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attachstore.errors import (
     AttachstoreError,
+    MissingDependencyError,
     ResourceExhaustedError,
     SessionBusyError,
     StorageFullError,
@@ -17,6 +18,7 @@ from attachstore.errors import (
     StoreLayoutError,
 )
 
+_SQLITE_MIN = (3, 37, 0)  # STRICT tables
 _PRIMARY = 0xFF  # the other bits tell where inside SQLite it happened
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
@@ -57,3 +59,14 @@ def translated(error: sqlite3.Error | MemoryError, where: str) -> AttachstoreErr
         holder = "another program that keeps the whole database locked"
         return SessionBusyError(where=where, session="(any)", holder=holder)
     return _KINDS.get(primary, StorageIOError)(where=where, reason=reason)
+
+
+def check_library(path: Path) -> None:
+    """Raises MissingDependencyError if SQLite is too old for the file at `path`."""
+    if sqlite3.sqlite_version_info < _SQLITE_MIN:
+        raise MissingDependencyError(
+            where=str(path),
+            package="SQLite 3.37",
+            reason=f"Python's sqlite3 module is linked with {sqlite3.sqlite_version}",
+            command="upgrade the system's SQLite library (libsqlite3-0)",
+        )

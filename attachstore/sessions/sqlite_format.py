@@ -6,9 +6,14 @@ So they are never changed, only followed by a next one (docs/decisions/0025).
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 
+from attachstore.layout import DATABASE_MARK
+
 Migration = Sequence[str]
+APPLICATION_ID = int.from_bytes(DATABASE_MARK, "big")
+_WAL_MARKS = slice(18, 20)  # "file format write version, read version": 2 and 2 mean WAL
 
 _SESSIONS = """
     CREATE TABLE session (
@@ -37,3 +42,21 @@ _CUT_LINES = """
 
 MIGRATIONS: tuple[Migration, ...] = ((_SESSIONS, _LINES, _CUT_LINES),)
 """The statements that lead from format n to n + 1, by n. Format 0 is an empty database."""
+
+
+def first_bytes(migrations: Sequence[Migration]) -> bytes:
+    """A new database of the newest format, as the bytes of its file."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        # It cannot be turned on later, and gives a deleted session's space back.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for migration in migrations:
+            for statement in migration:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        content = bytearray(connection.serialize())
+    finally:
+        connection.close()
+    content[_WAL_MARKS] = b"\2\2"
+    return bytes(content)

@@ -73,6 +73,7 @@ def test_a_session_is_a_directory_with_a_log(place: JsonlPlace, logs: SessionLog
 
     assert set(tree(place.root)) == {
         "locks",
+        "locks/.medium",
         "locks/a%2Fb",
         "sessions",
         "sessions/a%2Fb",

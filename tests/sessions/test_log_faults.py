@@ -227,6 +227,7 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
         (
             "create",
             [
+                "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "make_directory sessions/s-1",
                 "open_temporary sessions/s-1",
@@ -242,6 +243,7 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
         (
             "append",
             [
+                "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "sync_file sessions/s-1/log.jsonl",
                 "write sessions/s-1/log.jsonl",
@@ -251,6 +253,7 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
         (
             "settle",
             [
+                "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "sync_file sessions/s-1/log.jsonl",
                 "make_directory sessions/s-1/torn",
@@ -268,6 +271,7 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
         (
             "delete",
             [
+                "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "rename sessions/s-1 sessions/.deleted-<random>",
                 "sync_directory sessions",
