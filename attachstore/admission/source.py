@@ -112,7 +112,7 @@ def read_file(
         try:
             _copy(disk, descriptor, gatherer, cancel, where)
         finally:
-            disk.close(descriptor)
+            _asking(where, disk.close, descriptor)
         return gatherer.finish()
     except BaseException:
         gatherer.discard()

@@ -27,6 +27,7 @@ from attachstore.errors import (
 )
 from attachstore.threads import CancelFlag, Cancelled
 from tests.admission.test_cases import CASES
+from tests.faults import failing_disks
 
 
 class MemorySpool:
@@ -332,6 +333,20 @@ def test_a_full_disk_under_the_spool_is_no_fault_of_the_source(tmp_path: Path) -
 
     with pytest.raises(StorageFullError):
         read_file(Disk(), path, Gatherer(FullSpool, 1 << 30, "source"))
+
+
+def test_every_call_on_the_source_fails_as_the_sources_fault(tmp_path: Path) -> None:
+    """Also the close, and a close after another failure, which would hide that one."""
+    path = tmp_path / "source.txt"
+    path.write_bytes(b"text")
+    for sticky in (False, True):
+        for disk in failing_disks(sticky=sticky):
+            try:
+                read_file(disk, path, Gatherer(MemorySpool, 1 << 20, "here")).close()
+            except SourceUnreadableError:
+                assert disk.landed
+            else:
+                assert not disk.landed
 
 
 def test_twelve_megabytes_in_one_line_are_text(tmp_path: Path) -> None:
