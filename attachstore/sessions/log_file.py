@@ -9,26 +9,14 @@ Invariants
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Self
 
-from attachstore.disk import (
-    BLOCK_BYTES,
-    Disk,
-    ensure_directory,
-    layout_errors,
-    read_all,
-    remove_quietly,
-    storage_errors,
-    write_all,
-)
+from attachstore.disk import Disk, read_all, storage_errors, write_all
 from attachstore.errors import LogPoisonedError
 from attachstore.promise import Promise
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.new_log import FILE_MODE
-
-TORN = "torn"
+from attachstore.sessions.torn import TORN, keep_end
 
 
 class LogFile:
@@ -64,13 +52,14 @@ class LogFile:
             # another process the cache shows bytes that the disk does not have.
             self._disk.sync_file(self._open_descriptor())
             self._disk.drop_cache(self._open_descriptor())
+            sync_names(self._promise, self._path)
         return size_bytes
 
     def append(self, data: bytes, offset_bytes: int) -> None:
         self._promise.check()
         with storage_errors(self._path):
             descriptor = self._open_descriptor()
-            self._check_end(descriptor, offset_bytes)
+            check_end(self._disk, descriptor, offset_bytes, self._path, self._name)
             write_all(self._disk, descriptor, data, offset_bytes)
             self._disk.sync_data(descriptor)
 
@@ -78,7 +67,14 @@ class LogFile:
         self._promise.check()
         with storage_errors(self._path):
             descriptor = self._open_descriptor()
-            kept = self._keep(descriptor, offset_bytes)
+            kept = keep_end(
+                self._disk,
+                self._promise,
+                descriptor,
+                offset_bytes,
+                torn=self._path.parent / TORN,
+                name=str(offset_bytes),
+            )
             self._disk.truncate(descriptor, offset_bytes)
             self._disk.sync_file(descriptor)
         return str(kept)
@@ -89,46 +85,29 @@ class LogFile:
             with storage_errors(self._path):
                 self._disk.close(descriptor)
 
-    def _keep(self, descriptor: int, offset_bytes: int) -> Path:
-        """Copy what lies from `offset_bytes` on into `torn/`, durably."""
-        torn = self._path.parent / TORN
-        ensure_directory(self._disk, torn)
-        kept = torn / f"{offset_bytes}-{secrets.token_hex(8)}"
-        with layout_errors(kept):
-            copy = self._disk.create(kept, FILE_MODE)
-        try:
-            try:
-                copied_bytes = 0
-                while block := read_all(
-                    self._disk, descriptor, BLOCK_BYTES, offset_bytes + copied_bytes
-                ):
-                    write_all(self._disk, copy, block, copied_bytes)
-                    copied_bytes += len(block)
-                self._disk.sync_file(copy)
-            finally:
-                self._disk.close(copy)
-        except BaseException:
-            remove_quietly(self._disk, kept)
-            raise
-        self._promise.sync_directory(torn)
-        self._promise.sync_directory(torn.parent)
-        return kept
-
-    def _check_end(self, descriptor: int, offset_bytes: int) -> None:
-        status = self._disk.status_open(descriptor)
-        if status.st_nlink == 0:
-            reason = "another program removed the log"
-        elif status.st_size != offset_bytes:
-            reason = (
-                f"another program changed the log: it has {status.st_size} bytes, "
-                f"{offset_bytes} were written"
-            )
-        else:
-            return
-        raise LogPoisonedError(where=str(self._path), session=self._name.id, reason=reason)
-
     def _open_descriptor(self) -> int:
         if self._descriptor is None:
             message = "the log is closed"
             raise ValueError(message)
         return self._descriptor
+
+
+def sync_names(promise: Promise, path: Path) -> None:
+    """Make a log's name durable: whoever gave it may have been killed before. Raises OSError."""
+    promise.sync_directory(path.parent)
+    promise.sync_directory(path.parent.parent)
+
+
+def check_end(disk: Disk, descriptor: int, size_bytes: int, path: Path, name: SessionName) -> None:
+    """Raises LogPoisonedError unless the log's file is where it was, and `size_bytes` long."""
+    status = disk.status_open(descriptor)
+    if status.st_nlink == 0:
+        reason = "another program removed the log"
+    elif status.st_size != size_bytes:
+        reason = (
+            f"another program changed the log: it has {status.st_size} bytes, "
+            f"{size_bytes} were written"
+        )
+    else:
+        return
+    raise LogPoisonedError(where=str(path), session=name.id, reason=reason)

@@ -92,6 +92,40 @@ def test_what_a_loader_found_survives_although_its_writer_never_synced(tmp_path:
         check(both, state, promises)
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_loader_makes_the_name_durable_that_its_maker_did_not_come_to(
+    number: int, tmp_path: Path
+) -> None:
+    """The maker was killed between link and sync; what is appended now is promised all the same."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    JsonlPlace(root)
+    disk = PowerLossDisk(root)
+    syncs = 0
+
+    def die(method: str, call: Any, _arguments: tuple[Any, ...]) -> Any:
+        nonlocal syncs
+        syncs += method == "sync_directory"
+        if method == "sync_directory" and syncs == number:
+            raise SystemExit
+        return call()
+
+    dying = InterceptedDisk(disk)
+    dying.intercept = die
+    killed = open_logs(root, dying)
+    with pytest.raises(SystemExit):
+        killed.create("s-1").append("message", 0)
+
+    logs = open_logs(root, disk)
+    logs.load("s-1").append("message", 1)
+    disk.acknowledge(Promise("s-1", 2))
+    logs.close()
+
+    job = Job("killed", JOBS[0].prepare, JOBS[0].work, {"s-1": [0, 1]})
+    for state, promises in disk.crash_moments(into=tmp_path):
+        check(job, state, promises)
+
+
 def test_a_loader_believes_the_medium_not_the_cache(tmp_path: Path) -> None:
     """After a failed write-back the cache shows what the medium lost: sync, drop, then read."""
     JOBS[1].prepare(place := JsonlPlace(tmp_path))
@@ -246,6 +280,8 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
                 "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "sync_file sessions/s-1/log.jsonl",
+                "sync_directory sessions/s-1",
+                "sync_directory sessions",
                 "write sessions/s-1/log.jsonl",
                 "sync_data sessions/s-1/log.jsonl",
             ],
@@ -256,6 +292,8 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
                 "open_lock locks/.medium",
                 "open_lock locks/s-1",
                 "sync_file sessions/s-1/log.jsonl",
+                "sync_directory sessions/s-1",
+                "sync_directory sessions",
                 "make_directory sessions/s-1/torn",
                 "create sessions/s-1/torn/<tail>",
                 "write sessions/s-1/torn/<tail>",
