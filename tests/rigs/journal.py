@@ -26,7 +26,7 @@ Only as a start (`given`), by what prepares a store:
 Only as what was `seen`, by the workload when it was over or by the rig:
 
     leak         what                             something of this process is still there
-    fault        call, path                       what was made to fail; the path is below root
+    fault        call, path, error                what was made to fail; the path is below root
 """
 
 from __future__ import annotations

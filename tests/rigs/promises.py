@@ -10,6 +10,8 @@ from tests.rigs.journal import Record
 from tests.rigs.stored import StoredEvent
 
 CHANGES_AND_SYNCS = frozenset({"write", "pwrite64", "ftruncate", "fsync", "fdatasync"})
+NOT_TRIED = frozenset({"EMFILE", "ENFILE"})
+"""What a sync says that has not begun, so that nothing is lost."""
 
 
 @dataclass(slots=True)
@@ -182,7 +184,8 @@ class Promises:
         """After an error of the medium under a log or a shard, nobody goes on who relied on it."""
         faults = [record.facts for record in records if record.kind == "fault"]
         changes = [str(it["path"]) for it in faults if it["call"] in CHANGES_AND_SYNCS]
-        syncs = [str(it["path"]) for it in faults if it["call"] == "fsync"]
+        tried = [it for it in faults if it["error"] not in NOT_TRIED]
+        syncs = [str(it["path"]) for it in tried if it["call"] == "fsync"]
         shard_failed = any(path.startswith("objects/") for path in syncs)
         refusing: set[object] = set()
         proven: set[int] = set()

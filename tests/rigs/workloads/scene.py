@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import traceback
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -145,7 +146,7 @@ class Scene:
             if not goes_on and (kind == "opened" or not self.journal.keep_going):
                 raise Halt from error
         except Exception as error:
-            self.journal.failed(kind, f"escaped:{type(error).__name__}: {error}", **facts)
+            self.journal.failed(kind, f"escaped:{error!r} from {_origin(error)}", **facts)
             if not goes_on:
                 raise Halt from error
 
@@ -192,6 +193,12 @@ class Handle:
     async def close(self) -> None:
         with self._scene.operation("session-closed", id=self.session.id):
             await self.session.close()
+
+
+def _origin(error: Exception) -> str:
+    """The last few steps on the way to where it was raised."""
+    steps = traceback.extract_tb(error.__traceback__)[-4:]
+    return " > ".join(f"{Path(it.filename).name}:{it.lineno} {it.name}" for it in steps)
 
 
 def object_facts(content: bytes) -> dict[str, Any]:
