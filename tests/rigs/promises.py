@@ -139,6 +139,7 @@ class Promises:
             if marks:
                 child.batches.append(Batch(marks, is_acknowledged=True))
         child.may_be_gone = True
+        child.must_be_gone = False
 
     def _fork_acknowledge(self, facts: dict[str, Any]) -> None:
         self.session(facts["id"]).may_be_gone = False
