@@ -116,6 +116,14 @@ class Disk:
         """Fill the front of `buffer` from `offset_bytes`; 0 at the end. May be short."""
         return os.preadv(descriptor, [buffer], offset_bytes)
 
+    def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        """Up to `size_bytes` from `offset_bytes`; b"" at the end. May be short.
+
+        For bytes that are kept: they come without a buffer that was cleared before, and copied
+        after.
+        """
+        return os.pread(descriptor, size_bytes, offset_bytes)
+
     def write(self, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> int:
         """One write call; returns how many bytes went in. Use `write_all`."""
         return os.pwrite(descriptor, data, offset_bytes)
@@ -304,17 +312,13 @@ def write_all(disk: Disk, descriptor: int, data: bytes | memoryview, offset_byte
 
 def read_all(disk: Disk, descriptor: int, size_bytes: int, offset_bytes: int = 0) -> bytes:
     """Read up to `size_bytes` from `offset_bytes`; less only at the end of the file."""
-    buffer = bytearray(size_bytes)
-    view = memoryview(buffer)
-    filled = 0
-    while filled < size_bytes:
-        got = disk.read_into(descriptor, view[filled : filled + BLOCK_BYTES], offset_bytes + filled)
-        if got == 0:
+    data = disk.read(descriptor, size_bytes, offset_bytes)
+    while data and len(data) < size_bytes:
+        more = disk.read(descriptor, size_bytes - len(data), offset_bytes + len(data))
+        if not more:
             break
-        filled += got
-    view.release()
-    del buffer[filled:]
-    return bytes(buffer)
+        data += more
+    return data
 
 
 def is_regular(status: os.stat_result) -> bool:

@@ -13,9 +13,9 @@ from attachstore.disk import Disk
 METHODS = frozenset(
     name
     for name, _ in inspect.getmembers(Disk, inspect.isfunction)
-    if name[0] != "_" and name != "confine"
+    if name[0] != "_" and name not in {"confine", "read"}
 )
-"""Every call a Disk has."""
+"""Every call a Disk has; whatever reads is a "read_into" here."""
 
 READS = frozenset({"read_into", "status", "status_followed", "status_open", "names"})
 OPENS = frozenset(name for name in METHODS if name.startswith("open_")) | {"create"}
@@ -50,6 +50,11 @@ class InterceptedDisk(Disk):
 
     def confine(self, root: Path) -> None:
         self.disk.confine(root)
+
+    def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        """As a `read_into`, so that whoever intercepts that intercepts every read."""
+        buffer = bytearray(size_bytes)
+        return bytes(buffer[: self.read_into(descriptor, memoryview(buffer), offset_bytes)])
 
     def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         """Make the call, or do not. `arguments` are the positional ones."""

@@ -136,6 +136,8 @@ class TestBytes:
 
         assert disk.read_into(descriptor, buffer, 1) == 4
         assert bytes(buffer) == b"2345"
+        assert disk.read(descriptor, 3, 2) == b"345"
+        assert disk.read(descriptor, 3, 6) == b""
         disk.truncate(descriptor, 2)
         assert read_all(disk, descriptor, 100) == b"12"
         assert read_all(disk, descriptor, 100, 1) == b"2"
@@ -151,6 +153,9 @@ class TestBytes:
                 self, descriptor: int, buffer: memoryview | bytearray, offset_bytes: int
             ) -> int:
                 return super().read_into(descriptor, memoryview(buffer)[:2], offset_bytes)
+
+            def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+                return super().read(descriptor, min(size_bytes, 2), offset_bytes)
 
         disk = Short()
         descriptor = disk.create(tmp_path / "a", 0o644)

@@ -44,6 +44,10 @@ class StoredObject(Protocol):
         """Fill the front of `buffer` from `offset_bytes`; may be short, 0 only at the end."""
         ...
 
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        """Up to `size_bytes` from `offset_bytes`, to be kept; may be short, b"" only at the end."""
+        ...
+
     def close(self) -> None:
         """Safe to repeat."""
         ...

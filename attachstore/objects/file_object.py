@@ -48,14 +48,10 @@ class FileObject(StoredObject):
         return self._size_bytes
 
     def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
-        with storage_errors(self._path):
-            try:
-                return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-            self._reopen()
-            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+        return self._fresh(lambda it: self._disk.read_into(it, buffer, offset_bytes))
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self._fresh(lambda it: self._disk.read(it, size_bytes, offset_bytes))
 
     def sync(self) -> None:
         """Raises OSError. After a failure the cached pages are dropped: they may be a lie."""
@@ -76,6 +72,17 @@ class FileObject(StoredObject):
         if descriptor is not None:
             with storage_errors(self._path):
                 self._disk.close(descriptor)
+
+    def _fresh(self, ask: Callable[[int], T]) -> T:
+        """Ask of the descriptor; once more, of a new one, if another host has replaced the file."""
+        with storage_errors(self._path):
+            try:
+                return ask(self._open_descriptor())
+            except OSError as error:
+                if error.errno != errno.ESTALE:
+                    raise
+            self._reopen()
+            return ask(self._open_descriptor())
 
     def _reopen(self) -> None:
         fresh = self._disk.open_read(self._path)

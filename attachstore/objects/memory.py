@@ -157,6 +157,9 @@ class _MemoryObject(StoredObject):
         buffer[: len(block)] = block
         return len(block)
 
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self.data[offset_bytes : offset_bytes + size_bytes]
+
     def close(self) -> None:
         return
 

@@ -14,6 +14,9 @@ from attachstore.disk import BLOCK_BYTES, storage_errors
 from attachstore.objects.backend import StoredObject
 from attachstore.threads import CancelFlag
 
+_HASHED_BYTES = 8 << 20
+"""Between two looks at the cancel flag, of bytes that are in memory already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
@@ -53,21 +56,36 @@ def load(
 
     None if the object has grown since it was opened: nobody may trust its size then.
     """
-    with storage_errors(stored.location):
-        data = bytearray(stored.size)
-    view = memoryview(data)
-    hasher = Hasher()
-    offset_bytes = 0
-    while offset_bytes < len(data):
-        block = view[offset_bytes : offset_bytes + BLOCK_BYTES]
-        filled = read_block(stored, block, offset_bytes, cancel)
-        if filled == 0:
-            break
-        hasher.update(block[:filled])
-        offset_bytes += filled
-    if offset_bytes == len(data) and stored.read_into(memoryview(bytearray(1)), offset_bytes):
+    with storage_errors(stored.location):  # of memory, too
+        data = _read_whole(stored, cancel)
+    if len(data) > stored.size:
         return fingerprint(stored, cancel), None
-    return Fingerprint(hasher.digest(), offset_bytes), bytes(view[:offset_bytes])
+    hasher = Hasher()
+    view = memoryview(data)
+    for start in range(0, len(data), _HASHED_BYTES):
+        if cancel is not None:
+            cancel.check()
+        hasher.update(view[start : start + _HASHED_BYTES])
+    return Fingerprint(hasher.digest(), len(data)), data
+
+
+def _read_whole(stored: StoredObject, cancel: CancelFlag | None) -> bytes:
+    """All there is, or one byte more than there was when it was opened.
+
+    Asked for at once, so that nothing is copied; who reads from a socket may get it in parts.
+    """
+    wanted_bytes = stored.size + 1
+    data = stored.read(wanted_bytes, 0)
+    if len(data) >= stored.size:
+        return data
+    parts = [data]
+    filled = len(data)
+    while parts[-1] and filled < wanted_bytes:
+        if cancel is not None:
+            cancel.check()
+        parts.append(stored.read(wanted_bytes - filled, filled))
+        filled += len(parts[-1])
+    return b"".join(parts)
 
 
 def read_block(

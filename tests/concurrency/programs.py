@@ -77,6 +77,9 @@ class _ScriptedDisk(Disk):
         buffer[: len(found)] = found
         return len(found)
 
+    def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        return self.answer("read_into", (descriptor, size_bytes, offset_bytes))
+
     def write(self, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> int:
         return self.answer("write", (descriptor, bytes(data), offset_bytes))
 

@@ -48,7 +48,7 @@ def explored(
     [
         ("put put put", empty, 4_000),
         ("put put read", empty, 1_000),
-        ("put confirm read", empty, 400),
+        ("put confirm read", empty, 300),
         ("put put quarantine", damaged, 20_000),
         ("put confirm quarantine", damaged, 9_000),
         ("put quarantine quarantine", damaged, 12_000),

@@ -367,6 +367,10 @@ class SlowObject(StoredObject):
         time.sleep(0.002)
         return len(buffer) if offset_bytes < self.size else 0
 
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        buffer = bytearray(size_bytes)
+        return bytes(buffer[: self.read_into(memoryview(buffer), offset_bytes)])
+
     def close(self) -> None:
         return
 

@@ -107,6 +107,10 @@ class MisreadingDisk(Disk):
             buffer[0] ^= 1
         return got
 
+    def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        buffer = bytearray(size_bytes)
+        return bytes(buffer[: self.read_into(descriptor, buffer, offset_bytes)])
+
 
 def test_one_misread_is_no_corruption_and_two_are(root: Path) -> None:
     disk = MisreadingDisk()
