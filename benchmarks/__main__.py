@@ -6,6 +6,7 @@ from benchmarks import (
     decoders,
     duplicate,
     large,
+    listing,
     read,
     replay,
     scan,
@@ -23,6 +24,7 @@ ALL: tuple[Measure, ...] = (
     write_behind.measure,
     replay.measure,
     suffix.measure,
+    listing.measure,
     scan.measure,
     decoders.measure,
 )

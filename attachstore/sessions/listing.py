@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
+from attachstore.sessions import record
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.event import SessionHeader, SessionSummary
-from attachstore.sessions.medium import LogReader, SessionMedium
+from attachstore.sessions.glance import Glance
+from attachstore.sessions.medium import GlancingMedium, LogReader, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.record import LINE_BYTES_MAX, decode_record
 from attachstore.sessions.scan import Scan
 
 _WINDOW_BYTES = 4 << 10
 _WINDOW_GROWTH = 16
+
+
+def summaries(medium: SessionMedium) -> Iterator[SessionSummary]:
+    """A listing, in order of segments."""
+    if not isinstance(medium, GlancingMedium):
+        yield from filter(None, (summarize(medium, name) for name in medium.names()))
+        return
+    for name, glance in medium.glances():
+        summary = None if glance is None else _of_glance(name, glance)
+        if summary is None:
+            summary = summarize(medium, name)
+        if summary is not None:
+            yield summary
 
 
 def summarize(medium: SessionMedium, name: SessionName) -> SessionSummary | None:
@@ -31,6 +48,20 @@ def summarize(medium: SessionMedium, name: SessionName) -> SessionSummary | None
         return None  # deleted since it was listed
     except AttachstoreError as problem:
         return _without_header(name, 0, problem)
+
+
+def _of_glance(name: SessionName, glance: Glance) -> SessionSummary | None:
+    """None if there is a problem that only a closer look can name."""
+    try:
+        header = record.decode_header(glance.header_line)
+        if not name.belongs_to(header.id):
+            return None
+        if glance.last_line is None:
+            return _summary(header, 0, None, glance.size_bytes, None)
+        event = decode_record(glance.last_line, number=0, offset_bytes=0, verified=False)
+    except (BadDataError, record.UnknownFormatError):
+        return None
+    return _summary(header, event.seq, event.time, glance.size_bytes, None)
 
 
 def _of_log(log: LogReader, scan: Scan, size_bytes: int) -> SessionSummary:

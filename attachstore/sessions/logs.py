@@ -34,7 +34,7 @@ from attachstore.sessions.event import (
     SessionView,
 )
 from attachstore.sessions.fork import add_fork, open_prefix
-from attachstore.sessions.listing import summarize
+from attachstore.sessions.listing import summaries
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
@@ -270,12 +270,10 @@ class SessionLogs:
         """Every session that has a log, also those with a problem, in order of their names."""
         self._check_open()
         found: list[SessionSummary] = []
-        for name in self.medium.names():
+        for summary in summaries(self.medium):
             if cancel is not None:
                 cancel.check()
-            summary = summarize(self.medium, name)
-            if summary is not None:
-                found.append(summary)
+            found.append(summary)
         return found
 
     def held(self, session_id: str) -> SessionLog | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, Self, runtime_checkable
 
+from attachstore.sessions.glance import Glance
 from attachstore.sessions.names import SessionName
 from attachstore.threads import CancelFlag
 
@@ -147,6 +148,18 @@ class CopyingMedium(SessionMedium, Protocol):
         """As `add`, with the header and the parent's bytes from `start_bytes` to `end_bytes`.
 
         None, and nothing stays, if those do not end in `last_line_end` any more or have gaps.
+        """
+        ...
+
+
+@runtime_checkable
+class GlancingMedium(SessionMedium, Protocol):
+    """A medium that can show what a listing needs of many logs, for less than opening each."""
+
+    def glances(self) -> Iterator[tuple[SessionName, Glance | None]]:
+        """As `names`, each with a glance at its log, or None if it has to be opened for that.
+
+        May name a session whose log is gone, with None.
         """
         ...
 

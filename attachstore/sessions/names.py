@@ -41,6 +41,8 @@ class SessionName:
     @classmethod
     def from_segment(cls, segment: str) -> Self | None:
         """The session that a directory entry belongs to; None if no id leads to that entry."""
+        if _PLAIN_ID.fullmatch(segment):
+            return cls(segment, segment)  # as nearly all are; see `escape`
         if _LONG_SEGMENT.fullmatch(segment):
             return cls(segment, segment)
         if not _SEGMENT.fullmatch(segment):

@@ -22,8 +22,10 @@ from attachstore.disk import Disk, ensure_directory, remove_quietly, storage_err
 from attachstore.errors import AttachstoreError, SessionExistsError, SessionMissingError
 from attachstore.layout import DATABASE, LOCKS, SQLITE
 from attachstore.sessions.claims import Claims, SessionClaim
+from attachstore.sessions.glance import Glance
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sqlite_database import Database
+from attachstore.sessions.sqlite_glance import glances
 from attachstore.sessions.sqlite_log import SqliteLog, insert_lines, log_size
 
 _COPY = (
@@ -140,6 +142,13 @@ class SqliteMedium:
             name = SessionName.from_segment(segment)
             if name is not None:
                 yield name
+
+    def glances(self) -> Iterator[tuple[SessionName, Glance | None]]:
+        """See medium.GlancingMedium."""
+        for segment, glance in glances(self.database):
+            name = SessionName.from_segment(segment)
+            if name is not None:
+                yield name, glance
 
     def strays(self) -> Iterator[str]:
         for segment in self._segments():
