@@ -76,6 +76,6 @@ setup: .venv/development ## only make .venv, with everything for development
 # Programs that only tests use. Without them those tests are skipped, and say so; CI skips none.
 .PHONY: programs
 programs:
-	@missing=; for program in chromium zsh fish; do \
+	@missing=; for program in chromium zsh fish gcc strace; do \
 		command -v $$program >/dev/null || missing+=" $$program"; done; \
-	[[ -z $$missing ]] || .ci/debian $$missing fonts-dejavu-core || [[ -z "$${CI:-}" ]]
+	[[ -z $$missing ]] || .ci/debian $$missing fonts-dejavu-core libc6-dev || [[ -z "$${CI:-}" ]]

@@ -1,0 +1,39 @@
+"""Rig 2 at the scale of CI."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from tests.rigs import rig_injected
+from tests.rigs.figures import Scale
+from tests.rigs.rig_injected import ONCE, Injection, Traced
+
+pytestmark = pytest.mark.skipif(
+    bool(rig_injected.reason_not_to_run()), reason=rig_injected.reason_not_to_run()
+)
+
+
+def test_no_refused_system_call_breaks_a_promise() -> None:
+    figures = rig_injected.run(Scale(ci=True))
+
+    assert figures.violations == []
+    assert figures.counted >= rig_injected.CI_RUNS
+    assert figures.details.keys() == set(ONCE)
+
+
+def test_an_injection_that_does_not_land_is_a_violation() -> None:
+    """The instrument must not pass because it did nothing."""
+    job = Injection("put-small", "fsync", 999, "", "error=EIO", persists=False, keep_going=True)
+    with closing(Traced()) as traced:
+        assert traced.run(job) == [f"{job}: the injection did not land"]
+
+
+def test_a_system_call_that_lies_is_seen() -> None:
+    """A link that is not made and says it was: the instrument tells what was lost by it."""
+    job = Injection("put-small", "linkat", 1, "", "retval=0", persists=False, keep_going=True)
+    with closing(Traced()) as traced:
+        violations = traced.run(job)
+
+    assert any("missing object" in violation for violation in violations)
