@@ -2,7 +2,7 @@
 
 Invariants
 
- (1) A file without a name (O_TMPFILE) goes with its writer, however that ends. Where there are
+ (1) A file without a name (unnamed.py) goes with its writer, however that ends. Where there are
      none, `spool-<random>` is held by an flock from before anybody relies on it until its writer
      closes it: whoever gets the lock and finds the name still leading to the locked file may
      remove it, since no live writer owns it.
@@ -16,7 +16,6 @@ Invariants
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import secrets
 from collections.abc import Generator
@@ -25,7 +24,6 @@ from pathlib import Path
 from attachstore.attachment import Content
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import (
-    UNSUPPORTED,
     Disk,
     ensure_directory,
     leads_to,
@@ -36,6 +34,7 @@ from attachstore.disk import (
 )
 from attachstore.errors import StorageIOError
 from attachstore.objects.offset_reader import OffsetReader
+from attachstore.unnamed import open_unnamed, unnamed_files_last
 
 FILE_MODE = 0o444
 """Less the umask: objects are read-only from the moment they exist."""
@@ -43,10 +42,8 @@ FILE_MODE = 0o444
 SPOOL_PREFIX = "spool-"
 HEAL_PREFIX = "heal-"
 
-# EISDIR: what a kernel that does not know O_TMPFILE makes of its bits.
-_NO_UNNAMED = UNSUPPORTED | {errno.EISDIR}
 _READ_AHEAD_BYTES = 64 << 10
-_DESCRIPTORS = Path("/proc/self/fd")  # how an unnamed file gets its name
+_WRITE_OUT_BYTES = 4 << 20
 
 
 class Staging:
@@ -55,7 +52,7 @@ class Staging:
     def __init__(self, disk: Disk, directory: Path) -> None:
         self._disk = disk
         self.directory = directory
-        self._unnamed: bool | None = None  # not known before the first file
+        self._has_unnamed: bool | None = None  # not known before the first file
 
     def new_file(self) -> StagedFile:
         """A new empty file that nobody else sees or removes. Raises OSError."""
@@ -115,24 +112,14 @@ class Staging:
         return True
 
     def _new_file(self) -> StagedFile:
-        if self._unnamed is None:
-            self._unnamed = self._has_descriptors()
-        if self._unnamed:
-            try:
-                descriptor = self._disk.open_temporary(self.directory, FILE_MODE)
+        if self._has_unnamed is None:
+            self._has_unnamed = unnamed_files_last(self._disk, self.directory)
+        if self._has_unnamed:
+            descriptor = open_unnamed(self._disk, self.directory, FILE_MODE)
+            if descriptor is not None:
                 return StagedFile(self, self._disk, descriptor, None)
-            except OSError as error:
-                if error.errno not in _NO_UNNAMED:
-                    raise
-                self._unnamed = False
+            self._has_unnamed = False
         return self._named_file()
-
-    def _has_descriptors(self) -> bool:
-        try:
-            self._disk.status_followed(_DESCRIPTORS)
-        except FileNotFoundError:  # a container without /proc
-            return False
-        return True
 
     def _named_file(self) -> StagedFile:
         while True:
@@ -167,6 +154,7 @@ class StagedFile:
         self._path = path
         self._lost = False
         self._synced = False
+        self._on_its_way_bytes = 0
         self.size_bytes = 0
 
     def append(self, block: bytes | memoryview) -> None:
@@ -174,6 +162,11 @@ class StagedFile:
         self._synced = False
         write_all(self._disk, self._open_descriptor(), block, self.size_bytes)
         self.size_bytes += len(block)
+        waiting_bytes = self.size_bytes - self._on_its_way_bytes
+        if waiting_bytes >= _WRITE_OUT_BYTES:  # so that the disk is at work before the sync
+            descriptor = self._open_descriptor()
+            self._disk.start_writeout(descriptor, self._on_its_way_bytes, waiting_bytes)
+            self._on_its_way_bytes = self.size_bytes
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
         return read_all(self._disk, self._open_descriptor(), size_bytes, offset_bytes)

@@ -22,6 +22,7 @@ from tests.objects.samples import (
 
 SHARD = f"objects/blake3/{DIGEST.hex[:2]}"
 OBJECT = f"{SHARD}/<digest>"
+MIB = 1 << 20
 UNNAMED = "staging/<unnamed>"
 NOTE = [
     ("open_temporary", "staging"),
@@ -81,6 +82,25 @@ def test_a_named_temporary_file_takes_the_same_steps(root: Path) -> None:
         ("sync_directory", SHARD),
         ("unlink", "staging/spool-<random>"),
     ]
+
+
+def test_the_disk_is_at_work_on_large_content_before_it_is_synced(root: Path) -> None:
+    """And on nothing twice: what is on its way is not started again."""
+    disk = RecordingDisk(root, methods={"start_writeout", "sync_file"})
+    started: list[tuple[int, int]] = []
+
+    def start_writeout(descriptor: int, offset_bytes: int, size_bytes: int) -> None:
+        started.append((offset_bytes, size_bytes))
+        RecordingDisk.start_writeout(disk, descriptor, offset_bytes, size_bytes)
+
+    disk.start_writeout = start_writeout
+    store = open_store(root, disk)
+    content = spooled(store.backend, bytes(9 * MIB + 1))  # type: ignore[arg-type] - a FilesystemBackend here
+
+    store.commit(attachment(content=content))
+
+    assert [call for call, _ in disk.trace] == ["start_writeout", "start_writeout", "sync_file"]
+    assert started == [(0, 4 * MIB), (4 * MIB, 4 * MIB)]
 
 
 def test_a_duplicate_is_read_and_synced_before_it_is_promised(root: Path) -> None:
