@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
+
+from attachstore import unnamed
 
 # A slow machine is no failure, and examples found elsewhere are no secret state of this one.
 hypothesis.settings.register_profile("attachstore", deadline=None)
@@ -23,6 +26,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("chromium is not installed: apt-get install -y chromium")
     if item.get_closest_marker("root") and os.geteuid() != 0:
         pytest.skip("needs root")
+
+
+def _remembers_counts(_directory: Path) -> bool:
+    return False
+
+
+@pytest.fixture(autouse=True)
+def journaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever this machine's disk is, we use it as if it had a journal, as most have."""
+    monkeypatch.setattr(unnamed, "forgets_counts", _remembers_counts)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
 
-from attachstore.disk import UNSUPPORTED, Disk, leads_to, remove_quietly, write_all
+from attachstore.disk import Disk, leads_to, remove_quietly, write_all
+from attachstore.unnamed import open_unnamed, unnamed_files_last
 
 NEW_PREFIX = ".new-"
 FILE_MODE = 0o644
-
-# EISDIR: what a kernel that does not know O_TMPFILE makes of its bits.
-_NO_UNNAMED = UNSUPPORTED | {errno.EISDIR}
-_DESCRIPTORS = Path("/proc/self/fd")  # how an unnamed file gets its name
 
 
 class NewLog:
@@ -67,18 +63,9 @@ class NewLog:
             self._disk.close(self.descriptor)
 
     def _open(self, directory: Path) -> int:
-        if self._has_descriptors():
-            try:
-                return self._disk.open_temporary(directory, FILE_MODE)
-            except OSError as error:
-                if error.errno not in _NO_UNNAMED:
-                    raise
+        if unnamed_files_last(self._disk, directory):
+            descriptor = open_unnamed(self._disk, directory, FILE_MODE)
+            if descriptor is not None:
+                return descriptor
         self._path = directory / f"{NEW_PREFIX}{secrets.token_hex(8)}"
         return self._disk.create(self._path, FILE_MODE)
-
-    def _has_descriptors(self) -> bool:
-        try:
-            self._disk.status_followed(_DESCRIPTORS)
-        except FileNotFoundError:  # a container without /proc
-            return False
-        return True
