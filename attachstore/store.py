@@ -44,7 +44,7 @@ from attachstore.streams import (
     gather,
     is_stream,
 )
-from attachstore.threads import THREADS_MAX, CancelFlag, Worker
+from attachstore.threads import THREADS_MAX, CancelFlag, Worker, to_the_end
 
 
 class Store:
@@ -149,7 +149,7 @@ class Store:
         if self._worker.closed:
             return
         try:
-            await self.sessions.close_all()
+            await to_the_end(self.sessions.close_all())
             await self._worker.finish(self.objects.close)
         finally:
             self._worker.close()

@@ -15,9 +15,9 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from queue import SimpleQueue
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from attachstore.errors import ResourceExhaustedError
 
@@ -293,6 +293,11 @@ async def joined(work: asyncio.Future[R], on_cancel: Callable[[], None] | None =
         if not work.cancelled():
             work.exception()  # mark as seen; the cancellation is what the caller asked for
         raise
+
+
+async def to_the_end(work: Coroutine[Any, Any, R]) -> R:
+    """Await `work` to its end, however often the caller is cancelled meanwhile."""
+    return await joined(asyncio.get_running_loop().create_task(work))
 
 
 _BATCH_ITEMS_MAX = 256

@@ -106,6 +106,31 @@ async def test_after_a_fork_the_childs_handle_is_dead(store: Store) -> None:
     assert os.waitstatus_to_exitcode(status) == 0
 
 
+async def test_a_close_that_is_cancelled_again_and_again_still_releases_everything(
+    tmp_path: Path,
+) -> None:
+    """The first cancellation ends the block; the others meet the close that follows."""
+    before = open_descriptors()
+
+    async def work() -> None:
+        async with Store.open(tmp_path / "store") as store:
+            for number in range(3):
+                session = await store.sessions.create(f"s-{number}")
+                await session.append("message", "kept open")
+            begun.set()
+            await asyncio.sleep(60)
+
+    begun = asyncio.Event()
+    task = asyncio.ensure_future(work())
+    await begun.wait()
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(0)
+
+    assert task.cancelled()
+    assert open_descriptors() <= before
+
+
 async def test_closing_ends_the_threads(tmp_path: Path) -> None:
     before = threading.active_count()
     async with Store.open(tmp_path / "store") as store:

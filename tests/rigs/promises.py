@@ -112,6 +112,9 @@ class Promises:
     def _events_attempt(self, facts: dict[str, Any]) -> None:
         session = self.session(facts["id"])
         session.must_be_gone = False
+        if session.may_be_gone:  # it may be the first of a session with the name of a deleted one
+            for batch in session.batches:
+                batch.is_acknowledged = False
         session.batches.append(Batch(list(facts["marks"])))
 
     def _events_acknowledge(self, facts: dict[str, Any]) -> None:
