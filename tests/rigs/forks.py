@@ -147,6 +147,15 @@ def shared_out(
             worker.close()
 
 
+def of_landed(results: Sequence[list[str] | None]) -> tuple[int, list[str]]:
+    """How many faults landed, and all violations. That nearly none landed is a violation too."""
+    landed = [result for result in results if result is not None]
+    violations = [violation for result in landed for violation in result]
+    if len(landed) < len(results) * 0.98:
+        violations.append(f"only {len(landed)} of {len(results)} faults landed")
+    return len(landed), violations
+
+
 def content_of(descriptor: int) -> bytes:
     """All that was written to a memory file, which is closed."""
     with os.fdopen(descriptor, "rb") as file:

@@ -18,12 +18,12 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from tests.rigs.figures import Figures, Scale
-from tests.rigs.forks import Server, shared_out
+from tests.rigs.forks import Server, of_landed, shared_out
 from tests.rigs.shim import preload
 from tests.rigs.workloads import WORKLOADS
 
@@ -105,8 +105,8 @@ class Shimmed:
         assert reply["violations"] == [], f"{workload} undisturbed: {reply['violations']}"
         return reply["calls"]
 
-    def run(self, job: Job) -> list[str]:
-        """The violations; a fault that does not land is one."""
+    def run(self, job: Job) -> list[str] | None:
+        """The violations; None if the fault did not land."""
         fault = job.fault
         for _ in range(TRIES):
             reply = self._server.ask(
@@ -119,7 +119,7 @@ class Shimmed:
             )
             if reply["landed"]:
                 return [f"{job}: {violation}" for violation in reply["violations"]]
-        return [f"{job}: the fault did not land"]
+        return None
 
 
 def reason_not_to_run() -> str:
@@ -142,11 +142,11 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
     jobs = list(all_jobs(calls))
     if scale.ci:
         jobs = sample(jobs, CI_RUNS)
-    violations = run_all(jobs)
+    landed, violations = of_landed(shared_out(jobs, Shimmed, PROCESSES))
     return Figures(
         rig=1,
         name=NAME,
-        counted=len(jobs),
+        counted=landed,
         unit="runs",
         violations=violations,
         seconds=time.monotonic() - start,
@@ -154,7 +154,7 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
             f"{sum(map(len, calls.values()))} calls in {len(calls)} workloads",
             f"{len(FAULTS)} faults, of which {sum(it.persists > 0 for it in FAULTS)} persist",
             f"in {sum(job.keep_going for job in jobs)} runs the caller went on after the error",
-            "every fault landed",
+            f"{len(jobs) - landed} did not land, because threads took other turns: not counted",
         ),
         details=dict(Counter(job.fault.name for job in jobs)),
     )
@@ -183,8 +183,3 @@ def sample(jobs: Sequence[Job], many: int) -> list[Job]:
     chosen = list(first.values())
     rest = [job for job in shuffled if first[job.operation, job.fault.name] is not job]
     return sorted(chosen + rest[: max(0, many - len(chosen))], key=lambda job: job.workload)
-
-
-def run_all(jobs: Iterable[Job]) -> list[str]:
-    """Run the jobs on several processes; returns all violations."""
-    return [it for found in shared_out(jobs, Shimmed, PROCESSES) for it in found]

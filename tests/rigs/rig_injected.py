@@ -5,8 +5,8 @@ injects the error, or SIGKILL, at one system call. Nothing of the shim is involv
 overlooks, a call that bypasses libc, can be seen here. It is ten times slower, and it cannot do
 half a write.
 
-The call is not made when it is made to fail. A kill comes before the call, which is then not made
-either, so that every prefix of the work is left behind once.
+The call is not made when it is made to fail, so a close is only killed at. A kill comes before
+the call, which is then not made either, so that every prefix of the work is left behind once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from tests.rigs.figures import Figures, Scale
-from tests.rigs.forks import Server, shared_out
+from tests.rigs.forks import Server, of_landed, shared_out
 from tests.rigs.workloads import WORKLOADS
 
 NAME = "every system call is refused"
@@ -33,8 +33,8 @@ CI_RUNS = 500
 PROOF_RUNS = 6000
 
 KILL = "signal=SIGKILL"
-ONCE = (KILL, "error=EIO", "error=ENOSPC", "error=EMFILE", "error=EROFS", "error=EINTR")
-PERSISTS = ("error=EIO",)
+ERRORS = ("error=EIO", "error=ENOSPC", "error=EMFILE", "error=EROFS", "error=EINTR")
+LASTING = "error=EIO"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class Traced:
         assert reply["violations"] == [], f"{workload} undisturbed: {reply['violations']}"
         return reply["points"]
 
-    def run(self, job: Injection) -> list[str]:
-        """The violations; an injection that does not land is one."""
+    def run(self, job: Injection) -> list[str] | None:
+        """The violations; None if the injection did not land."""
         for _ in range(TRIES):
             reply = self._server.ask(
                 workload=job.workload,
@@ -83,7 +83,7 @@ class Traced:
             )
             if reply["landed"]:
                 return [f"{job}: {violation}" for violation in reply["violations"]]
-        return [f"{job}: the injection did not land"]
+        return None
 
 
 @cache
@@ -111,18 +111,18 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
     with closing(Traced()) as traced:
         points = {name: traced.points(name) for name in workloads}
     jobs = sample(list(all_injections(points)), scale.pick(CI_RUNS, PROOF_RUNS))
-    found = shared_out(jobs, Traced, PROCESSES)
+    landed, violations = of_landed(shared_out(jobs, Traced, PROCESSES))
     return Figures(
         rig=2,
         name=NAME,
-        counted=len(jobs),
+        counted=landed,
         unit="runs",
-        violations=[violation for violations in found for violation in violations],
+        violations=violations,
         seconds=time.monotonic() - start,
         notes=(
             f"{sum(map(len, points.values()))} points in {len(points)} workloads",
             f"{len({job.call for job in jobs})} system calls",
-            "every injection landed",
+            f"{len(jobs) - landed} did not land, because threads took other turns: not counted",
         ),
         details=dict(Counter(job.inject for job in jobs)),
     )
@@ -131,11 +131,14 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
 def all_injections(points: dict[str, list[tuple[str, int, str]]]) -> Iterator[Injection]:
     for workload, listed in points.items():
         for call, number, path in listed:
-            for inject in ONCE:
-                going = inject != KILL
-                yield Injection(workload, call, number, path, inject, False, going)
-            for inject in PERSISTS:
-                yield Injection(workload, call, number, path, inject, True, True)
+            yield Injection(workload, call, number, path, KILL, persists=False, keep_going=False)
+            if call == "close":
+                continue  # strace would not make the call, and Linux always closes
+            for inject in ERRORS:
+                yield Injection(
+                    workload, call, number, path, inject, persists=False, keep_going=True
+                )
+            yield Injection(workload, call, number, path, LASTING, persists=True, keep_going=True)
 
 
 def sample(jobs: Sequence[Injection], many: int) -> list[Injection]:
