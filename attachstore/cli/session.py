@@ -20,7 +20,7 @@ INDEX = {
     "delete": (f"{_WRITE}:delete_command", "Delete session logs, never objects."),
     "verify": (f"{_READ}:verify_command", "Check the chain of every event."),
     "repair": (f"{_WRITE}:repair_command", "Cut a damaged log after its last good event."),
-    "seal": (f"{_SEAL}:seal_command", "Keep finished logs in less room."),
+    "seal": (f"{_SEAL}:seal_command", "Keep logs in less room."),
     "unseal": (f"{_SEAL}:unseal_command", "Make sealed logs plain again."),
 }
 

@@ -1,4 +1,4 @@
-"""`attachstore session seal`, `session unseal`: finished logs in less room, and back."""
+"""`attachstore session seal`, `session unseal`: logs in less room, and back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _sessions = click.argument(
 @click.command(
     "seal",
     cls=Command,
-    short_help="Keep finished logs in less room.",
+    short_help="Keep logs in less room.",
     examples=["attachstore session seal s-1", "attachstore session seal s-1 s-2"],
 )
 @_sessions
@@ -32,8 +32,8 @@ _sessions = click.argument(
 def seal_command(invocation: Invocation, sessions: tuple[str, ...]) -> int:
     """Compress the logs of sessions that nobody writes, proven to be the same by their chains.
 
-    Everything that reads works as before; whoever appends to such a session unseals it. Only logs
-    that are files of their own can be sealed, not those in SQLite.
+    Everything works on them as before, appends too, and they stay sealed; sealing them again packs
+    what was appended. Only logs that are files of their own can be sealed, not those in SQLite.
     """
     return invocation.run(lambda: _each(invocation, sessions, unseal=False))
 

@@ -42,12 +42,15 @@ from attachstore.promise import Promise
 from attachstore.sessions import sealing, zstd_frames
 from attachstore.sessions.claims import Claims, SessionClaim
 from attachstore.sessions.glance import Glance, glance_at
-from attachstore.sessions.log_file import TORN, LogFile
-from attachstore.sessions.medium import LogReader
+from attachstore.sessions.log_file import LogFile
+from attachstore.sessions.medium import LogReader, LogWriter
+from attachstore.sessions.mending import MENDING
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NEW_PREFIX, NewLog
 from attachstore.sessions.removal import DELETED_PREFIX, remove_session, sweep
 from attachstore.sessions.sealed_log import SEALED, SealedLog
+from attachstore.sessions.sealed_writer import SealedWriter
+from attachstore.sessions.torn import TORN
 from attachstore.threads import CancelFlag
 
 LOG = "log.jsonl"
@@ -98,7 +101,7 @@ class JsonlMedium:
             sweep(self._disk, self._sessions)
         return claim
 
-    def add(self, name: SessionName, content: Iterable[bytes]) -> LogFile:
+    def add(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:
         self._promise.check()
         directory = self._directory(name)
         with _medium_errors(directory):
@@ -121,9 +124,16 @@ class JsonlMedium:
                 raise
         return LogFile(self._disk, new.descriptor, self._log_path(name), name, self._promise)
 
-    def open_writer(self, name: SessionName) -> LogFile:
-        self.unseal(name)
-        path = self._log_path(name)
+    def open_writer(self, name: SessionName) -> LogWriter:
+        self._promise.check()
+        path, sealed_path = self._log_path(name), self._sealed_path(name)
+        with _medium_errors(self._directory(name)):
+            self._remove_stale(name)
+            is_sealed = self._is_there(sealed_path)
+            if is_sealed and self._is_there(path):
+                is_sealed = self._settle(name)
+        if is_sealed:
+            return self._open_sealed_writer(name)
         with _medium_errors(path):
             descriptor = self._open(name, path, self._disk.open_write)
         return LogFile(self._disk, descriptor, path, name, self._promise)
@@ -134,20 +144,22 @@ class JsonlMedium:
         check: Callable[[LogReader], None],
         cancel: CancelFlag | None = None,
     ) -> int:
-        if not self._is_raw(name):
-            with self._open_sealed(name) as sealed:
-                return sealed.stored_bytes()
+        with self.open_writer(name) as log:
+            if isinstance(log, SealedLog) and log.is_packed():
+                return log.stored_bytes()
+        self.unseal(name, cancel)  # what was appended to it is packed with the rest
         with self.open_writer(name) as raw:
             raw.settle()
             sealed_path = self._sealed_path(name)
 
             def check_sealed(descriptor: int) -> None:
-                check(SealedLog(self._disk, descriptor, sealed_path))  # which is not closed here
+                # Whose descriptor is not closed here.
+                check(SealedLog(self._disk, descriptor, sealed_path, self._promise))
 
             with _medium_errors(sealed_path):
                 frames = zstd_frames.compress(sealing.blocks_of(raw, cancel))
                 sealing.publish(self._disk, self._promise, sealed_path, frames, check_sealed)
-                self._remove(self._log_path(name))
+                sealing.remove(self._disk, self._promise, self._log_path(name))
         with self._open_sealed(name) as sealed:
             return sealed.stored_bytes()
 
@@ -160,14 +172,15 @@ class JsonlMedium:
                 return
             if self._is_there(path) and not self._settle(name):
                 return
-            with self._open_sealed(name) as sealed:
-                is_whole = sealed.check()
-                content = sealing.blocks_of(sealed, cancel)
+            with self._open_sealed_writer(name) as sealed:
+                whole_bytes = sealed.check()
+                is_whole = whole_bytes == sealed.size()
+                content = sealing.blocks_of(sealed, cancel, whole_bytes)
                 sealing.publish(self._disk, self._promise, path, content, lambda _: None)
             if is_whole:
-                self._remove(sealed_path)
+                sealing.remove(self._disk, self._promise, sealed_path)
             else:
-                sealing.keep_aside(self._disk, self._promise, sealed_path, self._torn(name))
+                sealing.keep_aside(self._disk, self._promise, sealed_path)
 
     def delete(self, name: SessionName) -> None:
         self._promise.check()
@@ -248,7 +261,7 @@ class JsonlMedium:
                     yield str(path)
                     continue
             for entry in inside:
-                if entry not in {LOG, SEALED, TORN} and not entry.startswith(NEW_PREFIX):
+                if entry not in {LOG, SEALED, MENDING, TORN} and not entry.startswith(NEW_PREFIX):
                     yield str(path / entry)
 
     # -- parts; they raise OSError ---------------------------------------------------------
@@ -310,10 +323,6 @@ class JsonlMedium:
         # Asked again, because it may have been unsealed between the first two looks.
         return any(map(self._is_there, (path, self._sealed_path(name), path)))
 
-    def _is_raw(self, name: SessionName) -> bool:
-        with _medium_errors(self._log_path(name)):
-            return self._is_there(self._log_path(name))
-
     def _is_there(self, path: Path) -> bool:
         try:
             self._disk.status(path)
@@ -330,7 +339,19 @@ class JsonlMedium:
         path = self._sealed_path(name)
         with _medium_errors(path):
             descriptor = self._open(name, path, self._disk.open_read)
-        return SealedLog(self._disk, descriptor, path)
+        return SealedLog(self._disk, descriptor, path, self._promise)
+
+    def _open_sealed_writer(self, name: SessionName) -> SealedWriter:
+        path = self._sealed_path(name)
+        with _medium_errors(path):
+            descriptor = self._open(name, path, self._disk.open_write)
+        writer = SealedWriter(self._disk, descriptor, path, name, self._promise)
+        try:
+            writer.finish_mending()
+        except BaseException:
+            writer.close()
+            raise
+        return writer
 
     def _open_better(self, name: SessionName, raw: LogFile) -> LogFile | SealedLog:
         """Of two files that a killed writer left, the one that will stay."""
@@ -347,23 +368,9 @@ class JsonlMedium:
 
     def _settle(self, name: SessionName) -> bool:
         """Let one of two files stay, and make it durable; return whether it is the sealed one."""
-        with self._open_raw(name) as raw, self._open_sealed(name) as sealed:
-            raw.settle()
-            sealed.settle()
-            sealed_stays, is_same = sealing.better_of(raw, sealed, name)
-        self._promise.sync_directory(
-            self._directory(name)
-        )  # whoever linked them may not have got so far
-        loser = self._log_path(name) if sealed_stays else self._sealed_path(name)
-        if is_same:
-            self._remove(loser)
-        else:
-            sealing.keep_aside(self._disk, self._promise, loser, self._torn(name))
-        return sealed_stays
-
-    def _remove(self, path: Path) -> None:
-        self._disk.unlink(path)
-        self._promise.sync_directory(path.parent)
+        paths = self._log_path(name), self._sealed_path(name)
+        with self._open_raw(name) as raw, self._open_sealed_writer(name) as sealed:
+            return sealing.let_one_stay(self._disk, self._promise, raw, sealed, name, paths)
 
     def _may_have_log(self, name: SessionName) -> bool:
         try:
@@ -375,9 +382,6 @@ class JsonlMedium:
 
     def _directory(self, name: SessionName) -> Path:
         return self._sessions / name.segment
-
-    def _torn(self, name: SessionName) -> Path:
-        return self._directory(name) / TORN
 
     def _sealed_path(self, name: SessionName) -> Path:
         return self._sessions.joinpath(name.segment, SEALED)

@@ -199,8 +199,9 @@ class SessionLogs:
     def seal(self, session_id: str, *, cancel: CancelFlag | None = None) -> SealReport:
         """Keep a session that nobody writes in less room, proven to be the same log.
 
-        Readers see no difference; the next `load` unseals it. Raises SessionMissingError,
-        SessionBusyError, LogDamagedError, MissingDependencyError, InvalidConfigurationError.
+        Nobody sees a difference, and it stays sealed whoever appends to it. Sealing it again
+        packs what was appended. Raises SessionMissingError, SessionBusyError, LogDamagedError,
+        MissingDependencyError, InvalidConfigurationError.
         """
         with self._idle(session_id) as name:
             return seal_log(self.medium, name, cancel)

@@ -40,6 +40,7 @@ _HEX = slice(-34, -2)
 _CHAIN_KEY = b',"chain":"'
 _CHECK_KEY = b',"check":"'
 _CHAIN = re.compile(r"[0-9a-f]{32}")
+_CHAIN_BYTES = re.compile(rb"[0-9a-f]{32}")
 
 _encoder = msgspec.json.Encoder()
 
@@ -171,6 +172,15 @@ def chain_of(line: bytes, chain_before: bytes) -> bytes | None:
     """The line's chain, if it follows from its bytes and the line before; else None."""
     computed = checksum(chain_before, line[:-_SUFFIX_BYTES])
     return computed if line[_HEX] == hexlify(computed) else None
+
+
+def chain_after(line: bytes) -> bytes | None:
+    """The chain that the line after this one follows from; None if this is no line of ours."""
+    if line[_KEY] == _CHECK_KEY:
+        return CHAIN_START
+    if line[_KEY] != _CHAIN_KEY or not _CHAIN_BYTES.fullmatch(line[_HEX]):
+        return None
+    return bytes.fromhex(line[_HEX].decode())
 
 
 def decode_header(line: bytes) -> SessionHeader:

@@ -1,4 +1,4 @@
-"""Seal and unseal a session: the same log, in less room or ready to be written."""
+"""Seal and unseal a session: the same log, in less room or plain."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seal_log(medium: SessionMedium, name: SessionName, cancel: CancelFlag | None
 
 
 def unseal_log(medium: SessionMedium, name: SessionName, cancel: CancelFlag | None) -> None:
-    """Make the log writable again. The caller holds the claim."""
+    """Take back a `seal_log`. The caller holds the claim."""
     _sealing(medium).unseal(name, cancel)
 
 

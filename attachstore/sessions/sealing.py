@@ -26,14 +26,18 @@ from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NewLog
 from attachstore.sessions.scan import Scan
+from attachstore.sessions.torn import TORN
 from attachstore.threads import CancelFlag
 
 _NOT_A_LOG = (LogDamagedError, StoreLayoutError, StoreVersionError)
 
 
-def blocks_of(log: LogReader, cancel: CancelFlag | None) -> Iterator[bytes]:
-    """All of a log, in order."""
-    offset_bytes, size_bytes = 0, log.size()
+def blocks_of(
+    log: LogReader, cancel: CancelFlag | None, size_bytes: int | None = None
+) -> Iterator[bytes]:
+    """A log up to `size_bytes`, by default all of it, in order."""
+    offset_bytes = 0
+    size_bytes = log.size() if size_bytes is None else size_bytes
     while offset_bytes < size_bytes:
         if cancel is not None:
             cancel.check()
@@ -60,13 +64,45 @@ def publish(
         new.abandon()
 
 
-def keep_aside(disk: Disk, promise: Promise, path: Path, torn: Path) -> None:
-    """Move a file that lost into `torn/`, durably."""
+def remove(disk: Disk, promise: Promise, path: Path) -> None:
+    """Remove a file, durably. Raises OSError."""
+    disk.unlink(path)
+    promise.sync_directory(path.parent)
+
+
+def keep_aside(disk: Disk, promise: Promise, path: Path) -> None:
+    """Move a file that lost into `torn/`, durably. Raises OSError."""
+    torn = path.parent / TORN
     ensure_directory(disk, torn)
     promise.sync_directory(torn.parent)
     disk.rename(path, torn / f"{path.name}-{secrets.token_hex(8)}")
     promise.sync_directory(torn)
     promise.sync_directory(torn.parent)
+
+
+def let_one_stay(
+    disk: Disk,
+    promise: Promise,
+    raw: LogReader,
+    sealed: LogReader,
+    name: SessionName,
+    paths: tuple[Path, Path],
+) -> bool:
+    """Let one of two files stay, and make it durable; return whether it is the sealed one.
+
+    `paths` are those of the two logs, in this order. Raises OSError.
+    """
+    raw.settle()
+    sealed.settle()
+    sealed_stays, is_same = better_of(raw, sealed, name)
+    path, sealed_path = paths
+    promise.sync_directory(path.parent)  # whoever linked them may not have got so far
+    loser = path if sealed_stays else sealed_path
+    if is_same:
+        remove(disk, promise, loser)
+    else:
+        keep_aside(disk, promise, loser)
+    return sealed_stays
 
 
 def better_of(raw: LogReader, sealed: LogReader, name: SessionName) -> tuple[bool, bool]:

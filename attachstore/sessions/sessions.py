@@ -191,9 +191,10 @@ class Sessions:
     async def seal(self, session_id: str) -> SealReport:
         """Compress the log of a session that nobody writes, proven by its chain to be the same.
 
-        Readers see no difference; the next `load` unseals it. For logs in files only. Raises
-        SessionMissingError, SessionBusyError, LogDamagedError, InvalidConfigurationError (logs
-        are in SQLite), MissingDependencyError (the extra `zstd`).
+        It is read, loaded and appended to as before, and stays sealed; sealing it again packs
+        what was appended. For logs in files only. Raises SessionMissingError, SessionBusyError,
+        LogDamagedError, InvalidConfigurationError (logs are in SQLite), MissingDependencyError
+        (the extra `zstd`).
         """
         return await self._worker.run(lambda cancel: self._logs.seal(session_id, cancel=cancel))
 

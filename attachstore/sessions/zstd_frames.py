@@ -1,12 +1,20 @@
 """Zstandard frames: a sealed log's bytes, in pieces that can be found and checked one by one.
 
-Each frame holds whole lines, about 1 MiB of them, and says how much it holds; checksums are on.
-So any offset of the log is found without unpacking what lies before it, a changed byte is noticed,
-and `zstd -dc` of the file is the log. Frames are walked by their headers (RFC 8878, section 3.1).
+    frame that was packed: [header with content size][blocks][end, checksum]
+    frame that was written: [header][flushed blocks of each append][end, checksum][trailer]
+
+Each frame holds whole lines, about 1 MiB of them, and says how much it holds: in its header, or,
+where that was not known when it was begun, in a trailer, a skippable frame of 24 bytes. So any
+offset of the log is found without unpacking what lies before it, a changed byte is noticed, and
+`zstd -dc` of the file is the log. Frames are walked by their headers (RFC 8878, section 3.1).
+
+A frame that does not say what it holds has not ended: what lies from it on is the loose end of
+the file (loose_end.py).
 """
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,11 +25,17 @@ from attachstore.errors import MissingDependencyError
 CONTENT_BYTES = 1 << 20
 """A frame ends with the line that reaches this."""
 
-_MAGIC = b"\x28\xb5\x2f\xfd"
-_HEADER_BYTES_MAX = 18
+MAGIC = b"\x28\xb5\x2f\xfd"
+HEADER_BYTES_MAX = 18
+BLOCK_BYTES_MAX = 128 << 10
+CHECKSUM_BYTES = 4
+
+TRAILER = struct.Struct("<4sIQQ")  # magic, bytes that follow, content of the frame, its own size
+_TRAILER_MAGIC = b"\x5b\x2a\x4d\x18"  # one of those that decoders skip
 _BLOCK_HEADER_BYTES = 3
 _RLE, _RESERVED = 1, 3  # block types
-_FEED_BYTES = 4 << 10  # how finely a damaged frame is salvaged
+_LOOK_BYTES = 4 << 10  # read at once: many headers of small blocks, or one of a big one
+_WINDOW_LOG = 20  # a frame is not longer; by default each writer would take twice the memory
 
 Read = Callable[[int, int], bytes]
 """Bytes of the file: offset and size in, up to that many out."""
@@ -29,13 +43,17 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a frame lies in the file. `content_bytes` None: it does not say."""
+    """Where a frame lies in the file, its trailer included, and how much it holds."""
 
     offset_bytes: int
     size_bytes: int
-    content_bytes: int | None
-    has_end: bool
-    is_frame: bool = True
+    content_bytes: int
+    is_packed: bool
+    """Whether it was made in one piece."""
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + self.size_bytes
 
 
 def library() -> ModuleType:
@@ -56,7 +74,7 @@ def library() -> ModuleType:
 
 
 def compress(content: Iterable[bytes]) -> Iterator[bytes]:
-    """Frames that hold `content`, cut at line ends. Raises MissingDependencyError."""
+    """Packed frames that hold `content`, cut at line ends. Raises MissingDependencyError."""
     zstd = library()
     options = {
         zstd.CompressionParameter.checksum_flag: 1,
@@ -73,58 +91,106 @@ def compress(content: Iterable[bytes]) -> Iterator[bytes]:
         yield zstd.compress(bytes(held), options=options)
 
 
-def decompress(frame: bytes) -> bytes | None:
-    """What a frame with its end holds; None if it is damaged."""
-    zstd = library()
-    try:
-        return zstd.decompress(frame)
-    except zstd.ZstdError:
-        return None
+class FrameWriter:
+    """A frame in the making. Raises MissingDependencyError."""
+
+    def __init__(self) -> None:
+        zstd = library()
+        options = {
+            zstd.CompressionParameter.checksum_flag: 1,
+            zstd.CompressionParameter.window_log: _WINDOW_LOG,
+        }
+        self._compressor = zstd.ZstdCompressor(options=options)
+        self.content_bytes = 0
+        self._frame_bytes = 0
+
+    def add(self, content: bytes) -> bytes:
+        """What to write for `content`: with it in the file, all of `content` can be unpacked."""
+        written: bytes = self._compressor.compress(content, self._compressor.FLUSH_BLOCK)
+        self.content_bytes += len(content)
+        self._frame_bytes += len(written)
+        return written
+
+    def end(self) -> bytes:
+        """The frame's end and trailer; nothing is added after it."""
+        ending: bytes = self._compressor.flush(self._compressor.FLUSH_FRAME)
+        size_bytes = self._frame_bytes + len(ending)
+        rest_bytes = TRAILER.size - 8
+        return ending + TRAILER.pack(_TRAILER_MAGIC, rest_bytes, self.content_bytes, size_bytes)
 
 
-def salvage(frame: bytes) -> bytes:
-    """What comes out of a frame before it ends or fails, in whole blocks."""
+def decompress(stored: bytes, content_bytes: int) -> bytes | None:
+    """What a frame holds that says `content_bytes`; None if it is damaged or holds another sum."""
     zstd = library()
     unpacker = zstd.ZstdDecompressor()
-    found: list[bytes] = []
-    for start in range(0, len(frame), _FEED_BYTES):
-        try:
-            found.append(unpacker.decompress(frame[start : start + _FEED_BYTES]))
-        except (zstd.ZstdError, EOFError):
-            break
-    return b"".join(found)
+    try:
+        content: bytes = unpacker.decompress(stored, content_bytes + 1)
+    except zstd.ZstdError:
+        return None
+    return content if unpacker.eof and len(content) == content_bytes else None
 
 
-def walk(read: Read, size_bytes: int) -> Iterator[Frame]:
-    """The frames of a file; after one without an end, or no frame at all, nothing follows."""
-    offset_bytes = 0
+def walk(read: Read, offset_bytes: int, size_bytes: int) -> Iterator[Frame]:
+    """The frames of a file from `offset_bytes` on, up to the first that has not ended."""
+    look = _buffered(read)
     while offset_bytes < size_bytes:
-        frame = _frame_at(read, offset_bytes, size_bytes)
-        yield frame
-        if not frame.has_end:
+        frame = _frame_at(look, offset_bytes, size_bytes)
+        if frame is None:
             return
-        offset_bytes += frame.size_bytes
+        yield frame
+        offset_bytes = frame.end_bytes
 
 
-def _frame_at(read: Read, offset_bytes: int, size_bytes: int) -> Frame:
-    rest_bytes = size_bytes - offset_bytes
-    head = read(offset_bytes, _HEADER_BYTES_MAX)
-    if head[: len(_MAGIC)] != _MAGIC[: len(head)]:
-        return Frame(offset_bytes, rest_bytes, None, has_end=False, is_frame=False)
-    if len(head) <= len(_MAGIC):
-        return Frame(offset_bytes, rest_bytes, None, has_end=False)
-    header_bytes, content_bytes, has_checksum = _header(head)
-    position = offset_bytes + header_bytes
+def header_bytes(head: bytes) -> int:
+    """How long a frame's header is that begins with `head`, at least 5 bytes."""
+    return _header(head)[0]
+
+
+def blocks(read: Read, offset_bytes: int, size_bytes: int) -> Iterator[tuple[int, bool]]:
+    """Where each whole block ends, from the first at `offset_bytes` on, and whether it is the last.
+
+    Ends before a block that is cut, or no block.
+    """
     is_last = False
     while not is_last:
-        block = read(position, _BLOCK_HEADER_BYTES)
-        value = int.from_bytes(block, "little")
+        head = read(offset_bytes, _BLOCK_HEADER_BYTES)
+        value = int.from_bytes(head, "little")
         is_last, kind, block_bytes = bool(value & 1), value >> 1 & 3, value >> 3
-        position += _BLOCK_HEADER_BYTES + (1 if kind == _RLE else block_bytes)
-        if len(block) < _BLOCK_HEADER_BYTES or kind == _RESERVED or position > size_bytes:
-            return Frame(offset_bytes, rest_bytes, content_bytes, has_end=False)
-    end = position + (4 if has_checksum else 0)
-    return Frame(offset_bytes, end - offset_bytes, content_bytes, has_end=end <= size_bytes)
+        offset_bytes += _BLOCK_HEADER_BYTES + (1 if kind == _RLE else block_bytes)
+        is_cut = len(head) < _BLOCK_HEADER_BYTES or offset_bytes > size_bytes
+        if is_cut or kind == _RESERVED or block_bytes > BLOCK_BYTES_MAX:
+            return
+        yield offset_bytes, is_last
+
+
+def end_of_blocks(read: Read, offset_bytes: int, size_bytes: int) -> tuple[int, bool]:
+    """Where the last whole block ends, and whether it says that it is the last."""
+    end, has_end = offset_bytes, False
+    for end, has_end in blocks(read, offset_bytes, size_bytes):  # noqa: B007 - the last counts
+        pass
+    return end, has_end
+
+
+def _frame_at(read: Read, offset_bytes: int, size_bytes: int) -> Frame | None:
+    head = read(offset_bytes, HEADER_BYTES_MAX)
+    if len(head) <= len(MAGIC) or not head.startswith(MAGIC):
+        return None
+    length, content_bytes, has_checksum = _header(head)
+    position, has_end = end_of_blocks(read, offset_bytes + length, size_bytes)
+    end = position + (CHECKSUM_BYTES if has_checksum else 0)
+    if not has_end or end > size_bytes:
+        return None
+    if content_bytes is not None:
+        return Frame(offset_bytes, end - offset_bytes, content_bytes, is_packed=True)
+    trailer = read(end, TRAILER.size)
+    if len(trailer) < TRAILER.size:
+        return None
+    magic, rest_bytes, content_bytes, frame_bytes = TRAILER.unpack(trailer)
+    if (magic, rest_bytes) != (_TRAILER_MAGIC, TRAILER.size - 8) or frame_bytes != (
+        end - offset_bytes
+    ):
+        return None
+    return Frame(offset_bytes, frame_bytes + TRAILER.size, content_bytes, is_packed=False)
 
 
 def _header(head: bytes) -> tuple[int, int | None, bool]:
@@ -137,3 +203,16 @@ def _header(head: bytes) -> tuple[int, int | None, bool]:
     field = head[start : start + field_bytes]
     content_bytes = int.from_bytes(field, "little") + (256 if field_bytes == 2 else 0)  # noqa: PLR2004 - RFC 8878, 3.1.1.1.4
     return start + field_bytes, content_bytes if field_bytes else None, bool(descriptor & 4)
+
+
+def _buffered(read: Read) -> Read:
+    held, held_at = b"", 0
+
+    def look(offset_bytes: int, size_bytes: int) -> bytes:
+        nonlocal held, held_at
+        start = offset_bytes - held_at
+        if start < 0 or start + size_bytes > len(held):
+            held, held_at, start = read(offset_bytes, _LOOK_BYTES), offset_bytes, 0
+        return held[start : start + size_bytes]
+
+    return look

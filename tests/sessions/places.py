@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from attachstore.disk import Disk
 from attachstore.sessions.jsonl import JsonlMedium
+from attachstore.sessions.medium import LogWriter
 from attachstore.sessions.memory import MemoryMedium
-from attachstore.sessions.names import escape
+from attachstore.sessions.names import SessionName, escape
 from attachstore.sessions.sqlite import SqliteMedium
 from attachstore.sessions.zstd_frames import library
 
@@ -129,11 +131,47 @@ class SealedPlace(JsonlPlace):
         sealed = self.sealed_path(session_id)
         if not sealed.exists():
             return super().read(session_id)
-        with library().open(sealed) as file:
-            return file.read()
+        return unpacked(sealed.read_bytes())
 
     def write(self, session_id: str, content: bytes) -> None:
         lines = content.splitlines(keepends=True) if b"\r" not in content else [content]
         frames = [library().compress(line) for line in lines]
         self.sealed_path(session_id).write_bytes(b"".join(frames))
         self.path(session_id).unlink(missing_ok=True)
+
+    def torn(self, session_id: str) -> list[bytes]:
+        torn = self.directory(session_id) / "torn"
+        return [_cut_off(path) for path in torn.iterdir()] if torn.exists() else []
+
+
+class BornSealedPlace(SealedPlace):
+    """Every log is sealed as soon as it is there, so that all else happens to sealed logs."""
+
+    def medium(self) -> JsonlMedium:
+        return BornSealedMedium(self.root, self.disk)
+
+
+class BornSealedMedium(JsonlMedium):
+    def add(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:
+        super().add(name, content).close()
+        self.seal(name, lambda _: None)
+        return self.open_writer(name)
+
+
+def unpacked(stored: bytes) -> bytes:
+    """What comes out of frames; of one without its end, what it gives."""
+    pieces: list[bytes] = []
+    while stored:
+        unpacker = library().ZstdDecompressor()
+        pieces.append(unpacker.decompress(stored))
+        stored = unpacker.unused_data
+    return b"".join(pieces)
+
+
+def _cut_off(path: Path) -> bytes:
+    """What was cut off a log; of a sealed one the frame is kept in which the cut lies."""
+    match = re.fullmatch(r"log\.jsonl\.zst-(\d+)-(\d+)-[0-9a-f]+", path.name)
+    if match is None:
+        return path.read_bytes()
+    start, offset = map(int, match.groups())
+    return unpacked(path.read_bytes())[offset - start :]

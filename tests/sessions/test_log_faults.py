@@ -23,6 +23,7 @@ from tests.conformance.session_medium import confirm
 from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
 from tests.sessions.jobs import JOBS, Job, Promise, check, open_logs
 from tests.sessions.places import JsonlPlace
+from tests.sessions.sealed_jobs import SEALED_JOBS
 
 
 class NamedDisk(InterceptedDisk):
@@ -38,7 +39,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - a count
 
 
-@pytest.fixture(params=JOBS, ids=lambda job: job.name)
+@pytest.fixture(params=[*JOBS, *SEALED_JOBS], ids=lambda job: job.name)
 def job(request: pytest.FixtureRequest) -> Job:
     return request.param
 
@@ -103,7 +104,7 @@ def test_a_loader_makes_the_name_durable_that_its_maker_did_not_come_to(
     disk = PowerLossDisk(root)
     syncs = 0
 
-    def die(method: str, call: Any, _arguments: tuple[Any, ...]) -> Any:
+    def die(method: str, call: Any, arguments: tuple[Any, ...]) -> Any:
         nonlocal syncs
         syncs += method == "sync_directory"
         if method == "sync_directory" and syncs == number:

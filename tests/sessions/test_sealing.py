@@ -29,8 +29,8 @@ from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_medium import SessionMediumConformance
 from tests.conformance.session_place import confirm, content_of, filled
 from tests.conformance.session_suffix import SessionSuffixConformance
-from tests.faults import InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
-from tests.sessions.places import SealedPlace
+from tests.faults import SYNCS, InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
+from tests.sessions.places import BornSealedPlace, SealedPlace
 
 Change = Callable[[SessionLogs], object]
 
@@ -45,19 +45,27 @@ def logs(place: SealedPlace) -> SessionLogs:
     return SessionLogs(place.medium(), confirm)
 
 
-class TestSealedMedium(SessionMediumConformance):
+class _BornSealed:
+    """Every log of these suites is sealed from its first event on."""
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> BornSealedPlace:
+        return BornSealedPlace(tmp_path)
+
+
+class TestSealedMedium(_BornSealed, SessionMediumConformance):
     pass
 
 
-class TestDamageInSealed(SessionDamageConformance):
+class TestDamageInSealed(_BornSealed, SessionDamageConformance):
     pass
 
 
-class TestSuffixInSealed(SessionSuffixConformance):
+class TestSuffixInSealed(_BornSealed, SessionSuffixConformance):
     pass
 
 
-class TestContractInSealed(SessionContractConformance):
+class TestContractInSealed(_BornSealed, SessionContractConformance):
     pass
 
 
@@ -110,13 +118,20 @@ def test_sealed_and_raw_sessions_lie_side_by_side(place: SealedPlace, logs: Sess
     assert not place.directory("b").exists()
 
 
-def test_a_load_unseals(place: SealedPlace, logs: SessionLogs) -> None:
+def test_a_log_that_was_appended_to_is_packed_anew(place: SealedPlace, logs: SessionLogs) -> None:
     filled(logs, "s-1", 1, 2)
     logs.seal("s-1")
+    for number in range(3, 60):
+        with contextlib.closing(logs.load("s-1")) as log:
+            log.append("message", number)
+    whole, grown_bytes = place.read("s-1"), place.sealed_path("s-1").stat().st_size
 
-    assert logs.load("s-1").append("message", 3).seq == 3
-    assert files(place) == {"log.jsonl"}
-    assert content_of(logs, "s-1") == [1, 2, 3]
+    report = logs.seal("s-1")
+
+    assert files(place) == {"log.jsonl.zst"}
+    assert place.read("s-1") == whole
+    assert report.stored_bytes == place.sealed_path("s-1").stat().st_size < grown_bytes / 2
+    assert content_of(logs, "s-1") == list(range(1, 60))
 
 
 def test_a_tail_is_moved_aside_before_a_log_is_sealed(
@@ -246,12 +261,16 @@ def test_the_new_file_is_durable_before_the_old_one_goes(place: SealedPlace) -> 
     prepared(place, sealed=False)
     disk = RecordingDisk(place.root)
     logs = SessionLogs(JsonlMedium(place.root, disk), confirm)
-    logs.seal("s-1")
-    logs.unseal("s-1")
-
-    names = [step for step in disk.trace if "log.jsonl" in step[1] or step[0].startswith("sync")]
-    order = [step[0] for step in names if step[0] in {"link_open_file", "sync_directory", "unlink"}]
-    assert order == ["link_open_file", "sync_directory", "unlink", "sync_directory"] * 2
+    for change in (logs.seal, logs.unseal):
+        disk.trace.clear()
+        change("s-1")
+        order = [call for call, _ in disk.trace if call in {*SYNCS, "link_open_file", "unlink"}]
+        assert order[order.index("link_open_file") :] == [
+            "link_open_file",
+            "sync_directory",
+            "unlink",
+            "sync_directory",
+        ]
 
 
 # -- both files --------------------------------------------------------------------------------
@@ -274,7 +293,8 @@ def test_of_two_files_the_one_that_is_proven_further_stays(
     assert content_of(logs, "s-1") == list(range(5)), "also for readers, who change nothing"
     assert files(place) == {"log.jsonl", "log.jsonl.zst"}
     assert logs.load("s-1").head == 5
-    assert files(place) - {"torn"} == {"log.jsonl"}
+    stays = "log.jsonl.zst" if sealed_events == 5 else "log.jsonl"
+    assert files(place) - {"torn"} == {stays}
     assert len(place.torn("s-1")) == (raw_events != sealed_events)
 
 
@@ -352,10 +372,11 @@ def test_a_last_frame_without_its_end_gives_back_what_the_chain_proves(
 
         broken = place.sealed_path("s-1").read_bytes()
         assert logs.load("s-1").append("message", "next").seq == len(content) + 1
-        assert broken in place.torn("s-1"), "the frame itself is kept"
+        torn = (place.directory("s-1") / "torn").iterdir()
+        assert broken in [path.read_bytes() for path in torn], "the frame itself is kept"
         logs.close()
         logs = SessionLogs(place.medium(), confirm)
-        place.path("s-1").unlink()
+        assert content_of(logs, "s-1") == [*content, "next"]
     assert max(counts) > 1000
 
 
@@ -376,11 +397,20 @@ def test_a_broken_frame_with_its_end_is_damage_and_refused(
         logs.verify("s-1")
     assert (damage.value.line, damage.value.offset_bytes) == (4, len(b"".join(lines[:3])))
     assert content_of(logs, "s-1", damaged="resync") == [1, 2, 4, 5, 6]
-    for call in (logs.load, logs.unseal, logs.repair):
-        with pytest.raises(StoreLayoutError, match="damaged at byte"):
+    for call in (logs.load, logs.seal):
+        with pytest.raises(LogDamagedError):
             call("s-1")
+    with pytest.raises(StoreLayoutError, match="damaged at byte"):
+        logs.unseal("s-1")
     assert place.sealed_path("s-1").read_bytes() == stored
     assert logs.fork("s-1", at=2, id="s-2").append("message", "saved").seq == 3
+
+    report = logs.repair("s-1")
+
+    assert (report.head_seq, report.offset_bytes) == (2, len(b"".join(lines[:3])))
+    assert place.sealed_path("s-1").read_bytes() == b"".join(frames[:3])
+    assert Path(report.kept or "").read_bytes() == b"".join([bytes(broken), *frames[4:]])
+    assert logs.load("s-1").append("message", "on").seq == 3
 
 
 @pytest.mark.parametrize(
@@ -405,15 +435,20 @@ def test_what_is_no_sealed_log_is_never_taken_for_one(
 def test_frames_that_do_not_say_what_they_hold_are_refused(
     place: SealedPlace, logs: SessionLogs
 ) -> None:
-    filled(logs, "s-1", 1)
-    whole = place.read("s-1")
+    """A writer of ours leaves one such frame at most, the last."""
+    filled(logs, "s-1", 1, 2)
+    header, *events = place.read("s-1").splitlines(keepends=True)
     logs.seal("s-1")
-    compressor = library().ZstdCompressor()
-    streamed = compressor.compress(whole) + compressor.flush()
-    place.sealed_path("s-1").write_bytes(streamed)
+    stored = b""
+    for content in (header, *events):
+        compressor = library().ZstdCompressor()
+        stored += compressor.compress(content) + compressor.flush()
+    place.sealed_path("s-1").write_bytes(stored)
 
-    with pytest.raises(StoreLayoutError, match="not sealed by us"):
-        logs.verify("s-1")
+    for call in (logs.verify, logs.load, logs.seal):
+        with pytest.raises(LogDamagedError):
+            call("s-1")
+    assert place.sealed_path("s-1").read_bytes() == stored
 
 
 def test_no_changed_byte_of_a_sealed_log_becomes_an_event(
