@@ -33,6 +33,10 @@ test: .venv/development programs ## every check that CI makes
 bench: .venv/development ## ratios to the floor, measured on this disk
 	@$(bin)/python -m benchmarks
 
+.PHONY: proof
+proof: .venv/development programs ## every rig at full scale, and docs/reliability.md from it; hours
+	@$(bin)/python -m tests.rigs
+
 .PHONY: fuzz
 fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, findings in .fuzz/
 	@$(bin)/python -m tests.fuzz.admission --seconds $(SECONDS_EACH) --folder .fuzz
