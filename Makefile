@@ -78,8 +78,13 @@ setup: .venv/development ## only make .venv, with everything for development
 	@touch $@
 
 # Programs that only tests use. Without them those tests are skipped, and say so; CI skips none.
+# What rigs on disks of their own need (rigs 5 to 7) is of use to root only.
 .PHONY: programs
 programs:
 	@missing=; for program in chromium zsh fish gcc strace; do \
 		command -v $$program >/dev/null || missing+=" $$program"; done; \
+	if [[ $$(id -u) == 0 ]]; then \
+		for pair in mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs \
+				qemu-storage-daemon:qemu-system-common; do \
+			command -v $${pair%:*} >/dev/null || missing+=" $${pair#*:}"; done; fi; \
 	[[ -z $$missing ]] || .ci/debian $$missing fonts-dejavu-core libc6-dev || [[ -z "$${CI:-}" ]]

@@ -1,0 +1,45 @@
+"""Rigs 5, 6 and 7 at the scale of CI. Each calibrates itself before it is believed."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from tests.rigs import rig_block_writes, rig_device_errors, rig_power_cuts
+from tests.rigs.figures import Figures, Scale
+from tests.rigs.images import JOURNALED
+
+pytestmark = pytest.mark.xdist_group("rigs-with-disks")
+
+
+def figures_of(rig: ModuleType) -> Figures:
+    figures = rig.run(Scale(ci=True))
+    if figures.not_run:
+        pytest.skip(f"rig {figures.rig} does not run: {figures.not_run}")
+    return figures
+
+
+def test_no_power_cut_breaks_a_promise() -> None:
+    figures = figures_of(rig_power_cuts)
+
+    assert figures.violations == []
+    assert figures.counted >= 150
+    assert figures.details.keys() == {system.name for system in JOURNALED}
+
+
+def test_no_order_of_writes_breaks_a_promise() -> None:
+    figures = figures_of(rig_block_writes)
+
+    assert figures.violations == []
+    assert figures.counted >= 200
+    assert figures.details.keys() == {system.name for system in rig_block_writes.SYSTEMS}
+
+
+def test_no_failing_device_breaks_a_promise() -> None:
+    figures = figures_of(rig_device_errors)
+
+    assert figures.violations == []
+    assert figures.counted >= 40
+    kinds = {f"{target}, {way}" for target in ("object", "log") for way in rig_device_errors.WAYS}
+    assert kinds | {"directory, sync"} <= figures.details.keys()
