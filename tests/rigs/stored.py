@@ -1,6 +1,7 @@
 """Stored: what lies in a store's directory, read without the code under test.
 
-Written from docs/reference/formats.md alone, with json, sqlite3 and the BLAKE3 library.
+Written from docs/reference/formats.md alone, with json, sqlite3 and the libraries for BLAKE3 and
+Zstandard.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from backports import zstd
 from blake3 import blake3
 
 _CHAIN_BYTES = 16
@@ -60,12 +62,29 @@ def fault_of_object(path: Path) -> str:
 
 
 def log_of(root: Path, session_id: str) -> StoredLog | None:
-    """A session's log, from its file or from the database; a sealed one is not looked into."""
-    path = root / "sessions" / session_id / "log.jsonl"
-    if path.exists():
-        return parse(path.read_bytes())
+    """A session's log: from its file, plain or sealed, or from the database."""
+    folder = root / "sessions" / session_id
+    if (folder / "log.jsonl").exists():
+        return parse((folder / "log.jsonl").read_bytes())
+    if (folder / "log.jsonl.zst").exists():
+        return parse(unpacked((folder / "log.jsonl.zst").read_bytes()))
     content = _content_in_database(root, session_id)
     return None if content is None else parse(content)
+
+
+def unpacked(frames: bytes) -> bytes:
+    """What is in Zstandard frames, one after the other, as far as they go."""
+    content = b""
+    while len(frames) > 8:
+        if frames[1:4] == b"\x2a\x4d\x18":  # a skippable frame: RFC 8878, 3.1.2
+            frames = frames[8 + int.from_bytes(frames[4:8], "little") :]
+            continue
+        frame = zstd.ZstdDecompressor()
+        content += frame.decompress(frames)
+        if not frame.eof:
+            break
+        frames = frame.unused_data
+    return content
 
 
 def parse(content: bytes) -> StoredLog:

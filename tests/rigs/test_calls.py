@@ -90,7 +90,7 @@ DIFFERENT = {"lseek", "munmap", "fcntl", "getdents64", "readdir"}
 
 
 @pytest.mark.program("strace")
-@pytest.mark.parametrize("workload", ["put-and-log", "heal", "append-one-sqlite", "load-sealed"])
+@pytest.mark.parametrize("workload", ["put-and-log", "heal", "append-one-sqlite", "append-sealed"])
 def test_the_shim_sees_what_the_kernel_sees(tmp_path: Path, workload: str) -> None:
     """Counted beside strace. What is left out on purpose is named here, nothing else is."""
     trace, listed, place = tmp_path / "trace", tmp_path / "calls", tmp_path / "place"

@@ -56,6 +56,17 @@ async def sealed(scene: Scene) -> None:
         await scene.seal(store, "s-1")
 
 
+async def loose_end(scene: Scene) -> None:
+    """As `sealed`, with an event that was appended by a writer who was killed before it closed."""
+    await sealed(scene)
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        assert handle is not None
+        await handle.append("loose/1")
+    path = scene.root / "sessions" / "s-1" / "log.jsonl.zst"
+    path.write_bytes(path.read_bytes()[:-10])  # of the trailer, which only a close writes
+
+
 async def append_one(scene: Scene) -> None:
     """A new session and its first events, then an event of a session that is loaded."""
     async with scene.store() as store:
@@ -127,11 +138,13 @@ async def unseal(scene: Scene) -> None:
             await handle.append("unsealed/1")
 
 
-async def load_sealed(scene: Scene) -> None:
+async def append_sealed(scene: Scene) -> None:
+    """Events for a log that stays sealed; then it is packed anew."""
     async with scene.store() as store:
         handle = await scene.load(store, "s-1")
         if handle is not None:
-            await handle.append("unsealed/1")
+            await handle.append("sealed/1")
+            await handle.append("sealed/2", "sealed/3")
             await handle.close()
         await scene.seal(store, "s-1")
 
@@ -196,5 +209,6 @@ SESSION_WORKLOADS = (
     *_both("delete", one_session, delete),
     Workload("seal", partial(one_session, medium=JSONL), seal),
     Workload("unseal", sealed, unseal),
-    Workload("load-sealed", sealed, load_sealed),
+    Workload("append-sealed", sealed, append_sealed),
+    Workload("mend-sealed", loose_end, load),
 )
