@@ -78,6 +78,7 @@ def _unpack(read: Read, offset_bytes: int, size_bytes: int) -> tuple[bytes, list
     held_bytes = 0
     try:
         unpacker.decompress(head[: position - offset_bytes])
+        marks.append((0, position))
         for end, is_last in zstd_frames.blocks(read, position, size_bytes):
             pieces.append(unpacker.decompress(read(position, end - position)))
             held_bytes += len(pieces[-1])

@@ -62,13 +62,12 @@ def mend(
 
 
 def finish_mending(disk: Disk, promise: Promise, descriptor: int, path: Path) -> None:
-    """Do what a killed mending did not come to. Raises OSError, StoreLayoutError."""
+    """Do what a killed mending, found by `read_mending`, did not come to. Raises OSError."""
     stored = _stored(disk, path)
     if stored is None:
         return
     promise.sync_directory(path.parent)  # whoever published it may not have got so far
     offset_bytes, frames = _parted(stored, path)
-    _content(frames, path)
     _apply(disk, promise, descriptor, path, offset_bytes, frames)
 
 

@@ -24,7 +24,7 @@ from attachstore.disk import Disk, storage_errors, write_all
 from attachstore.errors import AttachstoreError, LogPoisonedError
 from attachstore.promise import Promise
 from attachstore.sessions.log_file import check_end
-from attachstore.sessions.mending import finish_mending, mend
+from attachstore.sessions.mending import finish_mending, mend, read_mending
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sealed_log import SealedLog
 from attachstore.sessions.torn import TORN, keep_end
@@ -47,10 +47,17 @@ class SealedWriter(SealedLog):
         self._log_bytes = -1
 
     def finish_mending(self) -> None:
-        """Do what another writer, killed while it mended the log, did not come to."""
+        """Do what another writer, killed while it mended the log, did not come to.
+
+        Raises StoreLayoutError if what that left does not belong to the log.
+        """
         self._promise.check()
+        if read_mending(self._disk, self._path) is None:
+            return
+        self._look()  # which says whether it belongs to the log
         with storage_errors(self._path):
             finish_mending(self._disk, self._promise, self._open_descriptor(), self._path)
+        self._forget()
 
     def append(self, data: bytes, offset_bytes: int) -> None:
         self._promise.check()
