@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar
 
 from tests.rigs.journal import Record
 from tests.rigs.oracle import judge
-from tests.rigs.workloads import WORKLOADS
+from tests.rigs.workloads import ALL_WORKLOADS
 
 J_contra = TypeVar("J_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -46,7 +46,7 @@ class Forks:
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir()
         if name not in self._starts:
-            records = WORKLOADS[name].prepare(self.root)
+            records = ALL_WORKLOADS[name].prepare(self.root)
             self._starts[name] = (_tree_of(self.place), records)
         else:
             _build(self._starts[name][0], self.place)

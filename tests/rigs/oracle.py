@@ -91,7 +91,8 @@ async def _reopened(root: Path, promises: Promises, when: str) -> list[str]:
     """
     wrong: list[str] = []
     try:
-        async with Store.open(root, create=False, decode_in_process=True) as store:
+        create = not promises.store_exists
+        async with Store.open(root, create=create, decode_in_process=True) as store:
             for digest in sorted(promises.objects):
                 wrong += _served(store, digest, promises)
             for session_id, promise in promises.sessions.items():
@@ -181,7 +182,7 @@ def _states(root: Path, promises: Promises) -> list[str]:
 
 def _leftovers(root: Path) -> list[str]:
     """No writer lives, and the store was drained: nothing temporary may be there."""
-    return [f"left in staging: {path.name}" for path in sorted((root / "staging").iterdir())]
+    return [f"left in staging: {path.name}" for path in sorted((root / "staging").glob("*"))]
 
 
 @contextmanager

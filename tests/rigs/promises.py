@@ -66,6 +66,7 @@ class Promises:
     """Read from the records of all processes that worked on one store, in order."""
 
     def __init__(self, records: Sequence[Record]) -> None:
+        self.store_exists = False
         self.objects: set[str] = set()
         self.corrupt: set[str] = set()
         """Overwritten by the medium, and neither healed nor moved aside for sure."""
@@ -85,6 +86,9 @@ class Promises:
 
     def session(self, session_id: str) -> SessionPromise:
         return self.sessions.setdefault(session_id, SessionPromise())
+
+    def _opened_acknowledge(self, _: dict[str, Any]) -> None:
+        self.store_exists = True
 
     # -- objects ---------------------------------------------------------------------------
 

@@ -23,7 +23,8 @@ from functools import cache
 
 from tests.rigs.figures import Figures, Scale
 from tests.rigs.forks import Server, of_landed, shared_out
-from tests.rigs.workloads import WORKLOADS
+from tests.rigs.rig_calls import ALIKE_MAX, SHARD
+from tests.rigs.workloads import ALL_WORKLOADS, LONG_WORKLOADS
 
 NAME = "every system call is refused"
 PROCESSES = 2
@@ -102,7 +103,7 @@ def reason_not_to_run() -> str:
     return ""
 
 
-def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
+def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figures:
     """A sample of all injections in which every system call meets each of them."""
     reason = reason_not_to_run()
     if reason:
@@ -130,7 +131,12 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
 
 def all_injections(points: dict[str, list[tuple[str, int, str]]]) -> Iterator[Injection]:
     for workload, listed in points.items():
+        kinds: Counter[str] = Counter()
         for call, number, path in listed:
+            kind = f"{call} {SHARD.sub('#', path)}"
+            kinds[kind] += 1
+            if workload in LONG_WORKLOADS and kinds[kind] > ALIKE_MAX:
+                continue
             yield Injection(workload, call, number, path, KILL, persists=False, keep_going=False)
             if call == "close":
                 continue  # strace would not make the call, and Linux always closes

@@ -44,6 +44,8 @@ class StoredLog:
 
 def objects(root: Path) -> Iterator[Path]:
     """Every file below objects/, whatever its name."""
+    if not (root / "objects").is_dir():
+        return iter(())
     return (Path(it.path) for it in _below(f"{root}/objects") if not it.is_dir())
 
 

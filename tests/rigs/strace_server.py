@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.rigs.forks import Forks, serve
 from tests.rigs.journal import Journal, Record
-from tests.rigs.workloads import WORKLOADS
+from tests.rigs.workloads import ALL_WORKLOADS
 
 RECORDINGS = 3
 ON_NAMES = frozenset(
@@ -99,7 +99,7 @@ def _traced(
         ctypes.CDLL(None).prctl(_SET_PTRACER, ctypes.c_long(_ANYBODY), 0, 0, 0)
         os.close(opener)
         os.read(gate, 1)
-        WORKLOADS[name].run(forks.root, Journal(journal, keep_going=keep_going))
+        ALL_WORKLOADS[name].run(forks.root, Journal(journal, keep_going=keep_going))
 
     child = forks.start(work)
     os.close(gate)

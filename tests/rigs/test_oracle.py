@@ -15,7 +15,7 @@ from attachstore import Digest
 from attachstore.disk import Disk
 from tests.rigs.journal import Journal, Record
 from tests.rigs.oracle import judge
-from tests.rigs.workloads import WORKLOADS
+from tests.rigs.workloads import ALL_WORKLOADS
 from tests.rigs.workloads.contents import SMALL
 from tests.rigs.workloads.objects import object_path
 
@@ -25,13 +25,13 @@ HEX = Digest.of(SMALL[0]).hex
 def done(name: str, place: Path) -> tuple[Path, list[Record]]:
     """A store on which a workload was done, undisturbed."""
     root = place / "store"
-    records = WORKLOADS[name].prepare(root)
+    records = ALL_WORKLOADS[name].prepare(root)
     journal = Journal()
-    WORKLOADS[name].run(root, journal)
+    ALL_WORKLOADS[name].run(root, journal)
     return root, [*records, *journal.records]
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", ALL_WORKLOADS)
 def test_undisturbed_work_satisfies_it(tmp_path: Path, name: str) -> None:
     root, records = done(name, tmp_path)
 
@@ -42,7 +42,7 @@ def test_undisturbed_work_satisfies_it(tmp_path: Path, name: str) -> None:
 def test_it_knows_what_a_workload_began_with(tmp_path: Path) -> None:
     """What was promised before the work began is promised still."""
     root = tmp_path / "store"
-    records = WORKLOADS["append-one"].prepare(root)
+    records = ALL_WORKLOADS["append-one"].prepare(root)
 
     assert judge(root, records) == []
     shutil.rmtree(root / "sessions" / "s-1")
@@ -178,7 +178,7 @@ def test_it_finds_what_is_wrong_with_the_work(
 ) -> None:
     """What a journal shows, on a store that is as it should be."""
     root = tmp_path / "store"
-    given = WORKLOADS["append-one"].prepare(root)
+    given = ALL_WORKLOADS["append-one"].prepare(root)
 
     found = judge(root, [*given, *records])
 

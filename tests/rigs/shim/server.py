@@ -18,7 +18,7 @@ from typing import Any
 from tests.rigs.forks import Forks, content_of, serve
 from tests.rigs.journal import Journal, Record
 from tests.rigs.shim.preload import KILL_AFTER, KILL_BEFORE, TORN_KILL, Shim
-from tests.rigs.workloads import WORKLOADS
+from tests.rigs.workloads import ALL_WORKLOADS
 
 _KILLS = (KILL_BEFORE, KILL_AFTER, TORN_KILL)
 
@@ -42,7 +42,7 @@ def _record(forks: Forks, shim: Shim, name: str) -> dict[str, Any]:
 
     def work() -> None:
         shim.record(forks.place)
-        WORKLOADS[name].run(forks.root, Journal(journal))
+        ALL_WORKLOADS[name].run(forks.root, Journal(journal))
         shim.disarm()
         os.write(listed, "\n".join(shim.calls()).encode())
 
@@ -60,7 +60,7 @@ def _run(forks: Forks, shim: Shim, request: dict[str, Any]) -> dict[str, Any]:
 
     def work() -> None:
         shim.arm(forks.place, request["at"], **fault, report=report)
-        WORKLOADS[name].run(forks.root, Journal(journal, keep_going=request["keep_going"]))
+        ALL_WORKLOADS[name].run(forks.root, Journal(journal, keep_going=request["keep_going"]))
 
     status = forks.end(forks.start(work))
     landed = _relative(content_of(report).decode().strip().partition(" ")[2], forks.root)

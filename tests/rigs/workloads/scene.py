@@ -41,6 +41,7 @@ class Scene:
         opening = Store.open(self.root, decode_in_process=True, sessions=sessions, disk=self._disk)
         with self.operation("opened"):
             store = await opening
+            self.journal.acknowledge("opened")
         try:
             yield store
         finally:

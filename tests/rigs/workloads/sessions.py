@@ -67,6 +67,19 @@ async def loose_end(scene: Scene) -> None:
     path.write_bytes(path.read_bytes()[:-10])  # of the trailer, which only a close writes
 
 
+async def no_store(_: Scene) -> None:
+    """Nothing; the workload makes it."""
+
+
+async def create(scene: Scene, medium: str) -> None:
+    """A store that is not there yet, and the first things in it."""
+    async with scene.store(medium) as store:
+        reference = await scene.put(store, SMALL[0])
+        handle = await scene.create(store, "s-1")
+        if handle is not None:
+            await handle.append("first/1", file=reference)
+
+
 async def append_one(scene: Scene) -> None:
     """A new session and its first events, then an event of a session that is loaded."""
     async with scene.store() as store:
@@ -211,4 +224,9 @@ SESSION_WORKLOADS = (
     Workload("unseal", sealed, unseal),
     Workload("append-sealed", sealed, append_sealed),
     Workload("mend-sealed", loose_end, load),
+)
+
+LONG_SESSION_WORKLOADS = (
+    Workload("create", no_store, partial(create, medium=JSONL)),
+    Workload("create-sqlite", no_store, partial(create, medium=SQLITE)),
 )

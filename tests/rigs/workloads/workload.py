@@ -28,7 +28,8 @@ class Workload:
     """The work: at least two operations, so that there is something to go on with."""
 
     def prepare(self, root: Path) -> list[Record]:
-        """Make the store at `root`, which must not exist; what its records say is durable.
+        """Make the store at `root`, which must not exist (a workload may make its own then);
+        what the records say is durable.
 
         Give them to the oracle in front of those of `run`. Of the store's 256 shards only those
         are left that a workload uses: states are many, and the others have nothing to show.
@@ -39,7 +40,7 @@ class Workload:
         asyncio.run(_finished(self.start(scene)))
         wrong = [record for record in journal.records if record.step == "failed"]
         assert not wrong, f"{self.name} cannot be prepared: {wrong}"
-        for shard in (root / "objects" / "blake3").iterdir():
+        for shard in (root / "objects" / "blake3").glob("*"):
             if shard.name not in USED_SHARDS:
                 shard.rmdir()
         return journal.records
