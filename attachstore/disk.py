@@ -168,8 +168,7 @@ class Disk:
 
     def link_open_file(self, descriptor: int, path: Path) -> None:
         """Give an unnamed file its name. Raises FileExistsError rather than replace."""
-        # Without src_dir_fd Python calls link(), which does not follow /proc/self/fd and fails
-        # with EXDEV; any value makes it linkat().
+        # Without src_dir_fd (any value) Python calls link(), which follows nothing in /proc: EXDEV.
         source = f"/proc/self/fd/{descriptor}"
         with Place(self._confinement, path) as (name, parent):
             os.link(source, name, src_dir_fd=descriptor, dst_dir_fd=parent, follow_symlinks=True)

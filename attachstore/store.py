@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Self
@@ -22,15 +22,17 @@ from attachstore.attachment import Attachment, Content
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
 from attachstore.errors import StorageReadOnlyError
+from attachstore.integrity.decoding import DeepCheck
 from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
-from attachstore.integrity.scan import scan
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
 from attachstore.opening import Opening, local_path, read_or_make
+from attachstore.readback import Readback
 from attachstore.reference import Reference
-from attachstore.replay import ExportReport, PageReport, Step, export, replay, strict, write_page
+from attachstore.replay import ExportReport, PageReport, Step
+from attachstore.scanning import Scanner, ScanRequest
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
 from attachstore.sessions.sessions import EmitPolicy, Sessions
@@ -44,7 +46,7 @@ from attachstore.streams import (
     gather,
     is_stream,
 )
-from attachstore.threads import THREADS_MAX, CancelFlag, Worker, to_the_end
+from attachstore.threads import THREADS_MAX, Worker, to_the_end
 
 
 class Store:
@@ -73,10 +75,13 @@ class Store:
         self.objects = ObjectStore(self._backend)
         self._confirmer = ReferenceConfirmer(self.objects)
         self._pool = None if decode_in_process else ProcessPool()
-        self._attacher = Attacher(self.objects, disk, policy, self._pool or IN_PROCESS)
+        decoders = self._pool or IN_PROCESS
+        self._attacher = Attacher(self.objects, disk, policy, decoders)
         medium = JsonlMedium(root, disk)  # until the store's own is known
         self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
         self.sessions = Sessions(self.logs, self._worker, self.put)
+        deep = DeepCheck(policy, decoders)
+        self._scanner = Scanner(root, self.objects, self.logs, disk, deep)
         self.marker: layout.Marker | None = None
         """What attachstore.json says; set once the store is open."""
 
@@ -314,6 +319,10 @@ class Store:
 
     # -- replay and scan ---------------------------------------------------------------------
 
+    def readback(self, session_id: str, *, at: int | None = None) -> Readback:
+        """A session to be replayed, exported and drawn, each attachment verified once for all."""
+        return Readback(self._worker, self.logs, self.objects, session_id, at)
+
     def replay(
         self, session_id: str, *, at: int | None = None, lenient: bool = False
     ) -> AsyncGenerator[Step]:
@@ -328,15 +337,7 @@ class Store:
             NotFoundError, IntegrityError, UnavailableError: the attachment's, when strict.
             LogDamagedError: after the last event before the damage, when strict.
         """
-
-        def steps(cancel: CancelFlag) -> Iterator[Step]:
-            damaged = "resync" if lenient else "raise"
-            found = replay(
-                self.logs, self.objects, session_id, at=at, damaged=damaged, cancel=cancel
-            )
-            return found if lenient else strict(found)
-
-        return self._worker.iterate(steps)
+        return self.readback(session_id, at=at).steps(lenient=lenient)
 
     async def export(
         self, session_id: str, directory: Path, *, at: int | None = None
@@ -347,13 +348,7 @@ class Store:
             DestinationError: `directory` holds something; nothing was written.
             LogDamagedError: the log is damaged; what comes before is exported.
         """
-
-        def run(cancel: CancelFlag) -> ExportReport:
-            view = self.logs.inspect(session_id, cancel=cancel)
-            steps = replay(self.logs, self.objects, session_id, at=at, cancel=cancel)
-            return export(steps, directory, view, self.objects, at=at, cancel=cancel)
-
-        return await self._worker.run(run)
+        return await self.readback(session_id, at=at).export(directory)
 
     async def write_page(self, session_id: str, path: Path, *, at: int | None = None) -> PageReport:
         """Write the session as one self-contained HTML page, damage and all.
@@ -363,38 +358,42 @@ class Store:
         Raises:
             DestinationError: something else is at `path`; nothing was written.
         """
-
-        def run(cancel: CancelFlag) -> PageReport:
-            view = self.logs.inspect(session_id, cancel=cancel)
-            steps = replay(
-                self.logs, self.objects, session_id, at=at, damaged="resync", cancel=cancel
-            )
-            return write_page(steps, path, view, self.objects, at=at, cancel=cancel)
-
-        return await self._worker.run(run)
+        return await self.readback(session_id, at=at).write_page(path)
 
     async def scan(
         self,
         *,
         subset: tuple[int, int] | None = None,
+        deep: bool = False,
         quarantine: bool = False,
+        repair_from: str | os.PathLike[str] | None = None,
+        rate_bytes_s: float | None = None,
+        resume: Path | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> ScanReport:
         """Check every object against its name and every reference against the objects.
 
-        Runs beside writers and changes nothing, unless `quarantine` asks for corrupt objects to
-        be moved aside. `progress` is called in a thread, a few times a second. Findings are
-        returned, not raised.
+        Runs beside writers and changes nothing, unless `repair_from`, another store, is to give
+        verified copies of what is corrupt or missing, or `quarantine` asks for the corrupt rest
+        to be moved aside. `deep` decodes pictures and documents again, `rate_bytes_s` bounds
+        what is read per second. `resume` is a file outside of the store that keeps how far the
+        scan has come: one that was interrupted goes on from there. `progress` is called in a
+        thread, a few times a second. Findings are returned, not raised.
+
+        Raises:
+            InvalidConfigurationError: `resume` is of another store or of other options.
+            StoreMissingError: no store is at `repair_from`.
         """
-        if quarantine:
-            self._check_writable()
-        return await self._worker.run(
-            lambda cancel: scan(
-                self.objects,
-                self.logs,
-                subset=subset,
-                quarantine=quarantine,
-                progress=progress,
-                cancel=cancel,
-            )
+        request = ScanRequest(
+            subset=subset,
+            deep=deep,
+            quarantine=quarantine,
+            repair_from=repair_from,
+            rate_bytes_s=rate_bytes_s,
+            resume=resume,
+            progress=progress,
         )
+        if request.changes_the_store:
+            self._check_writable()
+        store_id = self.marker.id if self.marker else ""
+        return await self._worker.run(self._scanner.scan, request, store_id)

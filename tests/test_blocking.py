@@ -16,6 +16,7 @@ import pytest
 import attachstore
 from attachstore import Digest, blocking
 from attachstore.errors import ObjectMissingError, StoreMissingError
+from attachstore.readback import Readback
 
 TEXT = b"hello\n"
 
@@ -36,6 +37,7 @@ def public(kind: type) -> dict[str, inspect.Signature | None]:
         # Sessions are closed with the store.
         (blocking.Sessions, attachstore.Sessions, {"close_all"}),
         (blocking.Store, attachstore.Store, set[str]()),
+        (blocking.Readback, Readback, set[str]()),
     ],
 )
 def test_every_public_name_is_there_with_the_same_parameters(
@@ -69,6 +71,10 @@ def test_the_whole_line_works_without_asyncio(tmp_path: Path) -> None:
             "end",
         ]
         assert [step.error for step in store.replay("s-2")] == [None] * 3
+        readback = store.readback("s-2")
+        assert len(list(readback.steps())) == 3
+        assert readback.export(tmp_path / "files").files == 2
+        assert readback.write_page(tmp_path / "page.html").path.is_file()
         assert store.read(reference) == TEXT
         with store.open_attachment(reference) as stream:
             assert b"".join(stream) == TEXT

@@ -34,7 +34,7 @@ from attachstore.reference import Reference
 from attachstore.replay import ExportReport, PageReport, Step
 from attachstore.status import ObjectStatus, Use
 
-__all__ = ["AttachmentStream", "Session", "Sessions", "Store"]
+__all__ = ["AttachmentStream", "Readback", "Session", "Sessions", "Store"]
 
 
 class Store:
@@ -137,6 +137,9 @@ class Store:
     def uses(self, digest: Digest) -> Generator[Use]:
         return self._loop.each(self._store.uses(digest))
 
+    def readback(self, session_id: str, *, at: int | None = None) -> Readback:
+        return Readback(self._loop, self._store.readback(session_id, at=at))
+
     def replay(
         self, session_id: str, *, at: int | None = None, lenient: bool = False
     ) -> Generator[Step]:
@@ -152,10 +155,22 @@ class Store:
         self,
         *,
         subset: tuple[int, int] | None = None,
+        deep: bool = False,
         quarantine: bool = False,
+        repair_from: str | os.PathLike[str] | None = None,
+        rate_bytes_s: float | None = None,
+        resume: Path | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> ScanReport:
-        work = self._store.scan(subset=subset, quarantine=quarantine, progress=progress)
+        work = self._store.scan(
+            subset=subset,
+            deep=deep,
+            quarantine=quarantine,
+            repair_from=repair_from,
+            rate_bytes_s=rate_bytes_s,
+            resume=resume,
+            progress=progress,
+        )
         return self._loop.wait(work)
 
     def drain(self) -> int:
@@ -172,6 +187,23 @@ class Store:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Readback:
+    """`attachstore.readback.Readback` with blocking methods."""
+
+    def __init__(self, loop: Loop, readback: asynchronous.Readback) -> None:
+        self._loop = loop
+        self._readback = readback
+
+    def steps(self, *, lenient: bool = False) -> Generator[Step]:
+        return self._loop.each(self._readback.steps(lenient=lenient))
+
+    def export(self, directory: Path) -> ExportReport:
+        return self._loop.wait(self._readback.export(directory))
+
+    def write_page(self, path: Path) -> PageReport:
+        return self._loop.wait(self._readback.write_page(path))
 
 
 class AttachmentStream:

@@ -37,19 +37,27 @@ class Invocation:
         return load_settings(self.flags)
 
     @contextlib.asynccontextmanager
-    async def reading(self) -> AsyncGenerator[Store]:
+    async def reading(self, *, decode_in_process: bool = True) -> AsyncGenerator[Store]:
         """The store, for looking only: nothing is made, locked or changed."""
-        async with self._open(create=False, read_only=True) as store:
+        async with self._open(
+            create=False, read_only=True, decode_in_process=decode_in_process
+        ) as store:
             yield store
 
     @contextlib.asynccontextmanager
-    async def writing(self, *, create: bool = True) -> AsyncGenerator[Store]:
+    async def writing(
+        self, *, create: bool = True, decode_in_process: bool = True
+    ) -> AsyncGenerator[Store]:
         """The store, for writing; made on first use unless `create` is false."""
-        async with self._open(create=create, read_only=False) as store:
+        async with self._open(
+            create=create, read_only=False, decode_in_process=decode_in_process
+        ) as store:
             yield store
 
     @contextlib.asynccontextmanager
-    async def _open(self, *, create: bool, read_only: bool) -> AsyncGenerator[Store]:
+    async def _open(
+        self, *, create: bool, read_only: bool, decode_in_process: bool
+    ) -> AsyncGenerator[Store]:
         from attachstore.cli.progress import MeteredDisk, MeteredWeakDisk
         from attachstore.store import Store
 
@@ -67,7 +75,8 @@ class Invocation:
             weak_durability=settings.weak_durability,
             event_bytes_max=settings.event_bytes_max,
             sessions=settings.sessions,
-            decode_in_process=True,  # a command soon ends: no worker would pay for its start
+            # Most commands soon end: no worker would pay for its start.
+            decode_in_process=decode_in_process,
         ) as store:
             yield store
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING
 
 from attachstore.cli.output import Output
@@ -71,6 +71,17 @@ async def _draw(label: str, size_bytes: int | None, done: Callable[[], int]) -> 
             total = size_bytes if size_bytes and copied < size_bytes else None
             progress.update(task, completed=copied, total=total)
             await asyncio.sleep(_FRAME_S)
+
+
+@contextlib.contextmanager
+def counted(out: Output, label: str, total: int) -> Generator[Callable[[], None]]:
+    """Show how many of `total` are done: where the results themselves do not show it."""
+    if not out.shows_progress or out.on_terminal:
+        yield lambda: None
+        return
+    with bars(with_rate=False) as progress:
+        task = progress.add_task(label, total=total)
+        yield lambda: progress.advance(task)
 
 
 def bars(*, with_rate: bool) -> Progress:

@@ -15,9 +15,9 @@ from attachstore.cli.output import Output, human_size, plural, visible
 from attachstore.errors import LogDamagedError
 
 if TYPE_CHECKING:
+    from attachstore.readback import Readback
     from attachstore.replay import Resolved, Step
     from attachstore.sessions.event import SessionView
-    from attachstore.store import Store
 
 _STATUSES = {
     "ok": ExitStatus.DONE,
@@ -39,7 +39,9 @@ _STATUSES = {
     ],
 )
 @click.argument("session", metavar="SESSION", shell_complete=complete_session)
-@click.option("--at", type=click.IntRange(0), metavar="N", help="Stop after event N.")
+@click.option(
+    "--at", type=click.IntRange(0), metavar="N", help="Stop after event N, which must be there."
+)
 @click.option(
     "--export",
     "directory",
@@ -70,24 +72,31 @@ def command(
 async def _replay(
     invocation: Invocation, session: str, at: int | None, directory: str | None, page: str | None
 ) -> int:
+    from attachstore.cli.progress import counted
+    from attachstore.replay import check_at
+
     out = invocation.out
     outcomes: Counter[str] = Counter()
     events = 0
     async with invocation.reading() as store:
         view = await store.sessions.inspect(session)
+        check_at(view, at)
         if not out.as_json:
             out.line(_headline(view))
-        async for step in store.replay(session, at=at, lenient=True):
-            events += 1
-            outcomes.update(each.outcome.value for each in step.attachments)
-            _print_step(invocation, step)
+        readback = store.readback(session, at=at)
+        with counted(out, "reading events", view.head_seq if at is None else at) as count:
+            async for step in readback.steps(lenient=True):
+                events += 1
+                outcomes.update(each.outcome.value for each in step.attachments)
+                _print_step(invocation, step)
+                count()
         damage = _damage(view, at)
         if damage is not None:
             out.failure(damage)
         if directory is not None:
-            await _export(invocation, store, session, Path(directory), at)
+            await _export(invocation, readback, Path(directory))
         if page is not None:
-            await _write_page(invocation, store, session, Path(page), at)
+            await _write_page(invocation, readback, Path(page))
     _print_summary(invocation, events, outcomes)
     statuses = {_STATUSES[outcome] for outcome in outcomes}
     return worst(statuses | {ExitStatus.CORRUPT} if damage else statuses)
@@ -156,12 +165,10 @@ def resolved_as_json(resolved: Resolved) -> dict[str, Any]:
     return found
 
 
-async def _export(
-    invocation: Invocation, store: Store, session: str, directory: Path, at: int | None
-) -> None:
+async def _export(invocation: Invocation, readback: Readback, directory: Path) -> None:
     async with invocation.waiting("exporting"):
         try:
-            report = await store.export(session, directory, at=at)
+            report = await readback.export(directory)
         except LogDamagedError:
             return  # said already; what comes before the damage has been exported
     renamed = f", {report.renamed} under another name" if report.renamed else ""
@@ -171,12 +178,10 @@ async def _export(
     )
 
 
-async def _write_page(
-    invocation: Invocation, store: Store, session: str, page: Path, at: int | None
-) -> None:
+async def _write_page(invocation: Invocation, readback: Readback, page: Path) -> None:
     async with invocation.waiting("drawing the page"):
         try:
-            report = await store.write_page(session, page, at=at)
+            report = await readback.write_page(page)
         except LogDamagedError:
             return  # said already, and the page says it too
     invocation.out.note(f"wrote {report.path}, {human_size(report.size_bytes)}")

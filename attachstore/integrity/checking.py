@@ -22,6 +22,8 @@ from attachstore.admission.probe import differences, probe
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import AttachstoreError, ObjectCorruptError, ResourceExhaustedError
+from attachstore.integrity.decoding import Decoded, DeepCheck
+from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.table import Claim
 from attachstore.objects.backend import ObjectBackend, StoredObject
 from attachstore.objects.reading import file_of
@@ -35,9 +37,6 @@ _POLL_S = 0.1
 Difference: TypeAlias = tuple[str, str, str]
 """(field, logged value, actual value)"""
 
-Batch: TypeAlias = tuple[int, list["Checked"]]
-"""How many objects were checked, and those that are not good."""
-
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -46,6 +45,8 @@ class Task:
     digest: Digest
     size_bytes: int
     claims: tuple[Claim, ...]
+    is_listed: bool = True
+    """False for one that only logs have told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +56,42 @@ class Checked:
     task: Task
     error: AttachstoreError | None = None
     mismatches: tuple[tuple[Claim, tuple[Difference, ...]], ...] = ()
+    undecoded: tuple[tuple[Claim, Decoded], ...] = ()
+    """Claims whose object did not decode, or could not be decoded here."""
 
     @property
     def good(self) -> bool:
-        return self.error is None and not self.mismatches
+        return self.error is None and not self.mismatches and not self.undecoded
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Objects that were checked one after the other."""
+
+    number: int
+    """From 0, in the order of the tasks."""
+    last: Digest | None
+    """The last of them that was listed."""
+    objects: int
+    bytes_read: int
+    bad: list[Checked]
 
 
 class Checker:
     """One thread's way to check objects, one after the other."""
 
-    def __init__(self, backend: ObjectBackend, stop: CancelFlag) -> None:
+    def __init__(
+        self,
+        backend: ObjectBackend,
+        stop: CancelFlag,
+        *,
+        pace: Pace = UNPACED,
+        deep: DeepCheck | None = None,
+    ) -> None:
         self._backend = backend
         self._stop = stop
+        self._pace = pace
+        self._deep = deep
         self._buffer = memoryview(bytearray(BLOCK_BYTES))
         self.bytes_done = 0
 
@@ -91,7 +116,10 @@ class Checker:
                     size_bytes=size_bytes,
                 )
                 return Checked(task, error)
-            return Checked(task, None, tuple(self._mismatches(task, stored, size_bytes)))
+            mismatches = dict(self._mismatches(task, stored, size_bytes))
+            if self._deep is None:
+                return Checked(task, None, tuple(mismatches.items()))
+            return self._decoded(task, stored, self._deep, mismatches)
 
     def _hash(self, stored: StoredObject) -> tuple[Digest, int]:
         hasher = Hasher()
@@ -101,6 +129,7 @@ class Checker:
             hasher.update(self._buffer[:filled])
             size_bytes += filled
             self.bytes_done += filled
+            self._pace.spend(filled, self._stop.check)
             if filled < len(self._buffer):
                 return hasher.digest(), size_bytes
 
@@ -118,19 +147,40 @@ class Checker:
                 if found := differences(reference, size_bytes, header):
                     yield claim, found
 
+    def _decoded(
+        self,
+        task: Task,
+        stored: StoredObject,
+        deep: DeepCheck,
+        mismatches: dict[Claim, tuple[Difference, ...]],
+    ) -> Checked:
+        """What decoding it says of the claims that its header bears out."""
+        undecoded: list[tuple[Claim, Decoded]] = []
+        for claim in task.claims:
+            if claim in mismatches:
+                continue
+            decoded = deep.decode(stored, task.digest, claim, self._stop)
+            if decoded is None:
+                continue
+            if decoded.defect is not None or decoded.unknown is not None:
+                undecoded.append((claim, decoded))
+            elif found := decoded.differences(claim):
+                mismatches[claim] = found
+        return Checked(task, None, tuple(mismatches.items()), tuple(undecoded))
+
 
 class CheckPool:
     """Checks many objects at once. Used by one thread, which is told how far the work is."""
 
     def __init__(
         self,
-        backend: ObjectBackend,
+        make_checker: Callable[[CancelFlag], Checker],
         *,
         workers: int | None = None,
         waiting: Callable[[int], None] = lambda _bytes_done: None,
     ) -> None:
         """`waiting` is called a few times a second with the bytes read so far; it may raise."""
-        self._backend = backend
+        self._make_checker = make_checker
         self._workers = workers or _cores()
         self._waiting = waiting
         self._stop = CancelFlag()
@@ -143,7 +193,7 @@ class CheckPool:
         return sum(checker.bytes_done for checker in self._checkers)
 
     def run(self, tasks: Iterable[Task]) -> Generator[Batch]:
-        """Yield, batch by batch in any order, how many objects were checked and the bad ones.
+        """Yield what was checked, batch by batch in any order.
 
         Tasks are taken from the iterable as they are needed. Raises what `waiting` raises,
         after all threads have ended; closing the iterator ends them too.
@@ -152,8 +202,8 @@ class CheckPool:
         pending = set[Future[Batch]]()
         with ThreadPoolExecutor(self._workers, "attachstore-scan") as executor:
             try:
-                for batch in batches:
-                    pending.add(self._submit(executor, batch))
+                for number, batch in enumerate(batches):
+                    pending.add(self._submit(executor, number, batch))
                     while len(pending) >= 2 * self._workers:
                         yield from self._finished(pending)
                 while pending:
@@ -162,9 +212,11 @@ class CheckPool:
                 self._stop.set()
                 executor.shutdown(cancel_futures=True)
 
-    def _submit(self, executor: ThreadPoolExecutor, batch: list[Task]) -> Future[Batch]:
+    def _submit(
+        self, executor: ThreadPoolExecutor, number: int, batch: list[Task]
+    ) -> Future[Batch]:
         try:
-            return executor.submit(self._check_batch, batch)
+            return executor.submit(self._check_batch, number, batch)
         except RuntimeError as error:  # "can't start new thread"
             raise ResourceExhaustedError(
                 where="scan", resource="threads", reason=str(error)
@@ -178,17 +230,21 @@ class CheckPool:
         for future in done:
             yield future.result()
 
-    def _check_batch(self, batch: list[Task]) -> Batch:
+    def _check_batch(self, number: int, batch: list[Task]) -> Batch:
         try:
             checker = self._idle.pop()
         except IndexError:
-            checker = Checker(self._backend, self._stop)
+            checker = self._make_checker(self._stop)
             self._checkers.append(checker)
+        before = checker.bytes_done
         try:
             found = [checker.check(task) for task in batch]
+            bytes_read = checker.bytes_done - before
         finally:
             self._idle.append(checker)
-        return len(batch), [checked for checked in found if not checked.good]
+        last = max((task.digest for task in batch if task.is_listed), default=None)
+        bad = [checked for checked in found if not checked.good]
+        return Batch(number, last, len(batch), bytes_read, bad)
 
 
 def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:

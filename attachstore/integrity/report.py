@@ -5,8 +5,9 @@ knowing and breaks nothing. Kinds that are also errors carry the error's code.
 
     fault   object-corrupt object-unreadable object-misplaced store-layout log-damaged
             log-unreadable directory-unreadable | dangling-reference | header-mismatch
-    note    unreferenced stale-staging quarantine-content uncommitted-tail foreign-file
-            writable-object
+            not-decodable
+    note    mended not-decoded unreferenced stale-staging quarantine-content uncommitted-tail
+            foreign-file writable-object
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ class Kind(enum.Enum):
     DIRECTORY_UNREADABLE = "directory-unreadable"
     DANGLING_REFERENCE = "dangling-reference"
     HEADER_MISMATCH = "header-mismatch"
+    NOT_DECODABLE = "not-decodable"
+    MENDED = "mended"
+    NOT_DECODED = "not-decoded"
     UNREFERENCED = "unreferenced"
     STALE_STAGING = "stale-staging"
     QUARANTINE_CONTENT = "quarantine-content"
@@ -75,12 +79,13 @@ _SEVERITIES = {
     Kind.DIRECTORY_UNREADABLE: Severity.CORRUPT,
     Kind.DANGLING_REFERENCE: Severity.MISSING,
     Kind.HEADER_MISMATCH: Severity.MISMATCH,
+    Kind.NOT_DECODABLE: Severity.MISMATCH,
 }
 
 _MENDS = {
     Kind.OBJECT_CORRUPT: (
-        "Attach the original file again, which heals it; `scan --quarantine` moves the bad bytes "
-        "aside and keeps them."
+        "Attach the original file again, which heals it; `scan --repair-from` takes it from a copy "
+        "of the store, `scan --quarantine` moves the bad bytes aside and keeps them."
     ),
     Kind.OBJECT_UNREADABLE: "Check permissions and the disk, then scan again; nothing was decided.",
     Kind.OBJECT_MISPLACED: (
@@ -99,10 +104,18 @@ _MENDS = {
         "Check permissions and the disk, then scan again; what lies in it was not looked at."
     ),
     Kind.DANGLING_REFERENCE: (
-        "Attach the same file again, or restore the object from a copy of the store."
+        "Attach the same file again, or `scan --repair-from` a copy of the store."
     ),
     Kind.HEADER_MISMATCH: (
         "The object is intact; the reference was changed. Restore the log from a copy."
+    ),
+    Kind.NOT_DECODABLE: (
+        "The bytes are those that were attached; this decoder does not take them. Look at them "
+        "with another program, and attach what it can save under a new reference."
+    ),
+    Kind.MENDED: "Nothing to mend. Bad bytes, if there were any, are kept in quarantine.",
+    Kind.NOT_DECODED: (
+        "Nothing was decided: install what is missing or raise the limit, then scan again."
     ),
     Kind.UNREFERENCED: "Nothing to mend: a scan never removes an object.",
     Kind.STALE_STAGING: "Nothing to mend: the next writer sweeps it.",
@@ -191,8 +204,28 @@ _ABOUT_USES = frozenset(
         Kind.STORE_LAYOUT,
         Kind.DANGLING_REFERENCE,
         Kind.HEADER_MISMATCH,
+        Kind.NOT_DECODABLE,
+        Kind.MENDED,
+        Kind.NOT_DECODED,
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What an interrupted scan had done before this one went on with it."""
+
+    started_at: str
+    """When the first of them began: RFC 3339, UTC."""
+    objects: int
+    bytes_read: int
+
+    def to_json(self) -> dict[str, str | int]:
+        return {
+            "started_at": self.started_at,
+            "objects": self.objects,
+            "bytes_read": self.bytes_read,
+        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -208,9 +241,12 @@ class ScanReport:
     logs_complete: bool = True
     """Every log was read to its end. If not, what is called unreferenced may be in use."""
     subset: tuple[int, int] | None = None
+    deep: bool = False
+    resumed: Resumed | None = None
     objects: int = 0
-    """Objects read, whatever the outcome."""
+    """Objects read, whatever the outcome; those of an interrupted scan included."""
     bytes_read: int = 0
+    """By this scan alone."""
     sessions: int = 0
     """Session logs read."""
     events: int = 0
@@ -264,6 +300,8 @@ class ScanReport:
             "clean": self.clean,
             "worst": None if self.worst is None else self.worst.value,
             "subset": None if self.subset is None else list(self.subset),
+            "deep": self.deep,
+            "resumed": None if self.resumed is None else self.resumed.to_json(),
             "objects": self.objects,
             "bytes_read": self.bytes_read,
             "sessions": self.sessions,

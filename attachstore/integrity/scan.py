@@ -5,27 +5,34 @@
 In this order, so that writers may go on: an object that is attached while the scan runs is at
 worst not looked at, never missed by a reference, because a log can only refer to what is durable.
 
- (1) Nothing is written, unless `quarantine` asks for it. A read-only directory is enough.
+ (1) Nothing in the store is written, unless `quarantine` or `repair_from` asks for it. A
+     read-only directory is enough.
  (2) `dangling-reference` was settled by opening the name after its log was read; `object-corrupt`
      by a second reading past the caches. What the medium did not answer is `unreadable`.
  (3) Every finding names the session events that are affected, found in one more pass over the
      logs that only a store with faults pays for.
  (4) Memory: one table of 50 bytes per object (`table.py`), and the report.
+ (5) A scan that is resumed lists and reads the logs anew, and skips the objects that are covered
+     (`coverage.py`): it reports on the store as it is at its end.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Generator
 
-from attachstore.digest import Digest
-from attachstore.errors import AttachstoreError, ObjectCorruptError, ObjectMissingError
-from attachstore.integrity.checking import Checked, Checker, CheckPool, Task
+from attachstore.errors import AttachstoreError
+from attachstore.integrity.checking import Batch, Checker, CheckPool
+from attachstore.integrity.checkpoint import Checkpoint
+from attachstore.integrity.coverage import Coverage
+from attachstore.integrity.decoding import DeepCheck
+from attachstore.integrity.judging import Judge
 from attachstore.integrity.listing import Lister, check_subset, in_subset
+from attachstore.integrity.mending import Mender
+from attachstore.integrity.pace import Pace
 from attachstore.integrity.progress import Meter, Phase, Progress
 from attachstore.integrity.report import Finding, Kind, ScanReport, Use
-from attachstore.integrity.suspects import Suspect, Suspects
+from attachstore.integrity.suspects import Suspects
 from attachstore.integrity.table import ObjectTable
 from attachstore.integrity.walk import LogWalk
 from attachstore.objects.store import ObjectStore
@@ -38,12 +45,16 @@ from attachstore.threads import CancelFlag
 ProgressCallback = Callable[[Progress], None]
 
 
-def scan(
+def scan(  # noqa: PLR0913 - settings, each with its default
     objects: ObjectStore,
     logs: SessionLogs,
     *,
     subset: tuple[int, int] | None = None,
     quarantine: bool = False,
+    repair_from: ObjectStore | None = None,
+    deep: DeepCheck | None = None,
+    rate_bytes_s: float | None = None,
+    checkpoint: Checkpoint | None = None,
     progress: ProgressCallback | None = None,
     cancel: CancelFlag | None = None,
     workers: int | None = None,
@@ -52,16 +63,38 @@ def scan(
 
     Runs beside writers. `subset=(K, N)` checks the K-th of N equal parts of the objects and all
     logs as far as they refer to that part. `quarantine` moves corrupt objects out of the way,
-    after hashing them once more under their directory's lock. `progress` is called in this
+    after hashing them once more under their directory's lock; `repair_from` first puts verified
+    copies of another store in the place of corrupt, unreadable and missing ones. `deep` decodes
+    pictures and documents again. `rate_bytes_s` bounds the bytes of objects and logs read per
+    second. With a `checkpoint` an interrupted scan is gone on with. `progress` is called in this
     thread, a few times a second; `cancel` is looked at after every MiB. `workers` is the number
     of threads that read, by default one per core.
 
     Costs one reading of all objects and logs, 50 bytes of memory per object and 1 MiB per
     thread. What cannot be read is a finding, so nothing is raised but for a wrong call, a lack
-    of threads, or a closed store.
+    of threads, a closed store, or a checkpoint that cannot be read or begun.
     """
     check_subset(subset)
-    return _Scan(objects, logs, subset, quarantine, Meter(progress), cancel, workers).run()
+    flag = cancel or CancelFlag()
+    pace = Pace(rate_bytes_s)
+    coverage = Coverage(checkpoint)
+    report = ScanReport(subset=subset, deep=deep is not None)
+    suspects = Suspects(deep=deep is not None)
+
+    def make_checker(stop: CancelFlag) -> Checker:
+        return Checker(objects.backend, stop, pace=pace, deep=deep)
+
+    judge = Judge(
+        objects,
+        suspects,
+        make_checker,
+        flag,
+        quarantine=quarantine,
+        mender=None if repair_from is None else Mender(objects, repair_from),
+    )
+    walk = LogWalk(logs, flag, pace)
+    work = _Scan(objects, walk, coverage, judge, suspects, report, Meter(progress), flag)
+    return work.run(lambda waiting: CheckPool(make_checker, workers=workers, waiting=waiting))
 
 
 class _Scan:
@@ -70,30 +103,30 @@ class _Scan:
     def __init__(
         self,
         objects: ObjectStore,
-        logs: SessionLogs,
-        subset: tuple[int, int] | None,
-        quarantine: bool,
+        walk: LogWalk,
+        coverage: Coverage,
+        judge: Judge,
+        suspects: Suspects,
+        report: ScanReport,
         meter: Meter,
-        cancel: CancelFlag | None,
-        workers: int | None,
+        cancel: CancelFlag,
     ) -> None:
         self._objects = objects
-        self._walk = LogWalk(logs, cancel)
-        self._subset = subset
-        self._quarantine = quarantine
+        self._walk = walk
+        self._coverage = coverage
+        self._judge = judge
+        self._suspects = suspects
+        self._report = report
         self._meter = meter
-        self._cancel = cancel or CancelFlag()
-        self._pool = CheckPool(objects.backend, workers=workers, waiting=self._while_reading)
-        self._table = ObjectTable()
-        self._suspects = Suspects()
-        self._gone = set[Digest]()
-        self._report = ScanReport(subset=subset)
+        self._cancel = cancel
+        self._table = ObjectTable(deep=report.deep)
 
-    def run(self) -> ScanReport:
+    def run(self, make_pool: Callable[[Callable[[int], None]], CheckPool]) -> ScanReport:
         self._list_objects()
         self._read_logs()
-        self._read_objects()
+        self._read_objects(make_pool(self._while_reading))
         self._find_uses()
+        self._coverage.end()
         self._report.finish(f"{self._objects.backend.location}/")
         self._report.elapsed_s = self._meter.elapsed_s
         self._meter.report()
@@ -103,7 +136,7 @@ class _Scan:
 
     def _list_objects(self) -> None:
         self._meter.enter(Phase.LISTING)
-        lister = Lister(self._table, self._suspects, self._report, self._subset)
+        lister = Lister(self._table, self._suspects, self._report, self._report.subset)
         with self._unreadable(self._objects.backend.location):
             for entry in self._objects.backend.entries():
                 self._tick()
@@ -140,7 +173,7 @@ class _Scan:
         self._report.events += 1
         for _, reference in references_in(event.data):
             self._report.references += 1
-            if not in_subset(reference.digest, self._subset):
+            if not in_subset(reference.digest, self._report.subset):
                 continue
             if event.verified:
                 self._table.claim(reference)
@@ -151,74 +184,42 @@ class _Scan:
 
     # -- 3 objects, byte for byte ----------------------------------------------------------
 
-    def _read_objects(self) -> None:
+    def _read_objects(self, pool: CheckPool) -> None:
+        skipped, skipped_bytes = self._coverage.skipped(self._table)
+        self._report.resumed = self._coverage.resumed(skipped)
+        self._report.objects = self._meter.objects_done = skipped
+        self._meter.bytes_total -= skipped_bytes
         self._meter.enter(Phase.OBJECTS)
-        with contextlib.closing(self._pool.run(self._tasks())) as batches:
-            for objects, bad in batches:
-                self._report.objects += objects
-                self._meter.objects_done += objects
-                for checked in bad:
-                    self._judge(checked)
-        self._report.bytes_read = self._pool.bytes_done
+        try:
+            with contextlib.closing(pool.run(self._coverage.tasks(self._table))) as batches:
+                for batch in batches:
+                    self._take_batch(batch)
+        finally:
+            self._coverage.save(self._judge.found)
+        self._report.bytes_read = pool.bytes_done
+        self._coverage.recall(self._judge, self._suspects, self._table)
         self._list_unreferenced()
+
+    def _take_batch(self, batch: Batch) -> None:
+        for checked in batch.bad:
+            known = len(self._judge.found)
+            self._judge.judge(checked)
+            if self._judge.acts and len(self._judge.found) > known:
+                self._coverage.save(self._judge.found)
+        self._report.objects += batch.objects
+        self._meter.objects_done += batch.objects
+        self._coverage.add(batch, self._judge.found)
+        self._tick()
 
     def _list_unreferenced(self) -> None:
         for index, (digest, size_bytes) in enumerate(self._table):
-            bad = digest in self._suspects or digest in self._gone
+            bad = self._suspects.has_fault(digest) or digest in self._judge.gone
             if not bad and not self._table.is_referenced(index):
                 self._report.unreferenced.append(digest, size_bytes)
-
-    def _tasks(self) -> Iterator[Task]:
-        for index, (digest, size_bytes) in enumerate(self._table):
-            yield Task(digest, size_bytes, self._table.claims(index))
-        for digest, claims in self._table.unlisted.items():
-            yield Task(digest, 0, tuple(claims))
 
     def _while_reading(self, bytes_done: int) -> None:
         self._meter.bytes_done = bytes_done
         self._tick()
-
-    def _judge(self, checked: Checked) -> None:
-        """Turn what was found wrong with an object into suspects, whose uses are looked up."""
-        digest, error = checked.task.digest, checked.error
-        if isinstance(error, ObjectCorruptError) and self._quarantine:
-            self._move_aside(checked, error)
-        elif isinstance(error, ObjectMissingError):
-            if checked.task.claims:
-                self._suspects.add(Suspect.missing(digest, self._hint(digest)))
-            else:  # moved away since it was listed, and nobody needs it
-                self._gone.add(digest)
-        elif error is not None:
-            self._suspects.add(Suspect.bad(digest, error))
-        else:
-            for claim, differences in checked.mismatches:
-                self._suspects.add(Suspect.mismatch(digest, claim, differences))
-
-    def _move_aside(self, checked: Checked, error: ObjectCorruptError) -> None:
-        digest = checked.task.digest
-        try:
-            moved = self._objects.quarantine(digest, "scan", self._cancel)
-        except AttachstoreError as refusal:
-            suspect = Suspect.bad(digest, error)
-            suspect.finding = replace(
-                suspect.finding, what=f"{suspect.finding.what}; it stays where it is: {refusal}"
-            )
-            self._suspects.add(suspect)
-            return
-        if moved:
-            self._suspects.add(Suspect.bad(digest, error, quarantined=True))
-            return
-        # Somebody healed it, or moved it away, after the second reading.
-        again = Checker(self._objects.backend, self._cancel).check(checked.task)
-        if isinstance(again.error, ObjectCorruptError):
-            self._suspects.add(Suspect.bad(digest, again.error))
-        elif not again.good:
-            self._judge(again)
-
-    def _hint(self, digest: Digest) -> str | None:
-        """Where a whole copy of a missing object is kept, if there is one."""
-        error = self._objects.verify(digest, self._cancel).error
-        return error.hint if isinstance(error, ObjectMissingError) else None
 
     # -- 4 logs again, if there is anything to look for ------------------------------------
 
@@ -232,7 +233,8 @@ class _Scan:
                 complete &= self._find_uses_in(name)
         except AttachstoreError:  # reported when the logs were read first
             complete = False
-        self._report.findings.extend(self._suspects.findings(complete=complete))
+        for found in self._suspects.findings(complete=complete):
+            self._add(found)
 
     def _find_uses_in(self, name: SessionName) -> bool:
         outcome = self._walk.outcome_of(name)

@@ -7,20 +7,28 @@ from dataclasses import dataclass, field, replace
 
 from attachstore.digest import Digest
 from attachstore.errors import AttachstoreError, ObjectCorruptError, StoreLayoutError
+from attachstore.integrity.decoding import Decoded
 from attachstore.integrity.report import USES_MAX, Finding, Kind, Use
 from attachstore.integrity.table import Claim
 from attachstore.reference import Reference
 
-_FROM_USES = frozenset({Kind.DANGLING_REFERENCE, Kind.HEADER_MISMATCH})
+_FROM_USES = frozenset(
+    {Kind.DANGLING_REFERENCE, Kind.HEADER_MISMATCH, Kind.NOT_DECODABLE, Kind.NOT_DECODED}
+)
 """Kinds that are nothing without a log that refers to the object."""
 
 
 @dataclass(slots=True)
 class Suspect:
-    """A fault of one object. `claim`: only references that say this are affected."""
+    """A fault of one object, or a note about one that had one.
+
+    `claim`: only references that say this are affected.
+    """
 
     finding: Finding
     claim: Claim | None = None
+    unmended: str = ""
+    """Why a copy of the store was of no help."""
     uses: list[Use] = field(default_factory=list[Use])
     uses_total: int = 0
     described: str = ""
@@ -73,14 +81,30 @@ class Suspect:
         )
         return cls(finding, claim)
 
-    def take_use(self, reference: Reference, use: Use) -> None:
-        """Count a place that refers to the object."""
-        if self.claim is not None and self.claim != Claim.of(reference):
+    @classmethod
+    def undecoded(cls, digest: Digest, claim: Claim, decoded: Decoded) -> Suspect:
+        """It is whole; a decoder refused it, or none could be asked."""
+        if decoded.defect is not None:
+            what = f"object {digest} does not decode as {claim.media_type}: {decoded.defect}"
+            kind = Kind.NOT_DECODABLE
+        else:
+            what = f"object {digest} was not decoded: {decoded.unknown}"
+            kind = Kind.NOT_DECODED
+        return cls(Finding(kind=kind, what=what.rstrip("."), digest=digest), claim)
+
+    def mended(self, how: str) -> Suspect:
+        """The note that takes the place of the fault."""
+        was = self.finding.what or f"object {self.finding.digest} was missing"
+        return Suspect(Finding(kind=Kind.MENDED, what=f"{was}; {how}", digest=self.finding.digest))
+
+    def take_use(self, claim: Claim, use: Use) -> None:
+        """Count a place that refers to the object, saying that."""
+        if self.claim is not None and self.claim != claim:
             return
         self.uses_total += 1
         if len(self.uses) < USES_MAX:
             self.uses.append(use)
-        self.described = f"{reference.media_type}, {reference.size} bytes"
+        self.described = f"{claim.media_type}, {claim.size} bytes"
 
     def complete(self) -> Finding:
         """The finding with all that has been collected."""
@@ -89,6 +113,8 @@ class Suspect:
             times = "once" if self.uses_total == 1 else f"{self.uses_total} times"
             about = f" ({self.described})" if self.described else ""
             what = f"the logs refer {times} to {self.finding.digest}{about}, which is not there"
+        if self.unmended:
+            what = f"{what}; {self.unmended}"
         return replace(
             self.finding, what=what, uses=tuple(sorted(self.uses)), uses_total=self.uses_total
         )
@@ -97,14 +123,16 @@ class Suspect:
 class Suspects:
     """All of them, by digest."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deep: bool = False) -> None:
+        """`deep`: claims have frames and pages."""
+        self._deep = deep
         self._by_digest: dict[Digest, list[Suspect]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_digest)
 
-    def __contains__(self, digest: Digest) -> bool:
-        return digest in self._by_digest
+    def has_fault(self, digest: Digest) -> bool:
+        return any(it.finding.kind.is_fault for it in self._by_digest.get(digest, ()))
 
     def add(self, suspect: Suspect) -> None:
         """A second suspect that would say the same is left out."""
@@ -117,7 +145,7 @@ class Suspects:
     def take_use(self, reference: Reference, use: Use) -> None:
         """Count a place that refers to an object, if it is one of them."""
         for suspect in self._by_digest.get(reference.digest, ()):
-            suspect.take_use(reference, use)
+            suspect.take_use(Claim.of(reference, deep=self._deep), use)
 
     def findings(self, *, complete: bool) -> Iterator[Finding]:
         """What remains. `complete`: all logs could be read to look for uses.

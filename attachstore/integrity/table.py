@@ -1,10 +1,10 @@
 """What a scan remembers about each object: as little as it can, in arrays.
 
 A listed object takes 50 bytes: its digest (32), its size (8), and what the logs claim about it
-(media type 2, width 4, height 4). A million objects take 50 MB, ten million are better scanned in
-parts (`subset`). What does not fit the arrays (a second, different claim about one object; a
-reference to an object that was not listed) is kept in a dict, about 500 bytes each: there are few,
-or the store is in a bad way.
+(media type 2, width 4, height 4); a deep scan adds 8 for frames and pages. A million objects take
+50 MB, ten million are better scanned in parts (`subset`). What does not fit the arrays (a second,
+different claim about one object; a reference to an object that was not listed) is kept in a dict,
+about 500 bytes each: there are few, or the store is in a bad way.
 """
 
 from __future__ import annotations
@@ -31,10 +31,20 @@ class Claim:
     media_type: str
     width: int | None
     height: int | None
+    frames: int | None = None
+    """This and `pages` only where the scan is deep."""
+    pages: int | None = None
 
     @classmethod
-    def of(cls, reference: Reference) -> Claim:
-        return cls(reference.size, reference.media_type, reference.width, reference.height)
+    def of(cls, reference: Reference, *, deep: bool = False) -> Claim:
+        return cls(
+            reference.size,
+            reference.media_type,
+            reference.width,
+            reference.height,
+            reference.frames if deep else None,
+            reference.pages if deep else None,
+        )
 
     def holds(self, size_bytes: int, header: Header) -> bool:
         """Whether bytes of that size and header bear it out."""
@@ -53,6 +63,8 @@ class Claim:
             media_type=self.media_type,
             width=self.width,
             height=self.height,
+            frames=self.frames,
+            pages=self.pages,
         )
 
 
@@ -114,8 +126,12 @@ def _split(digest: Digest) -> tuple[int, bytes]:
 class ObjectTable(ObjectList):
     """The listed objects of a scan, and the distinct claims that logs make about them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deep: bool = False) -> None:
+        """`deep`: claims have frames and pages."""
         super().__init__()
+        self.deep = deep
+        self._frames = array("I")  # 0: none claimed; so `_pages`; both empty unless deep
+        self._pages = array("I")
         self._types = array("H")  # 0: no claim, else 1 + index in _type_names
         self._widths = array("I")  # 0: no width claimed
         self._heights = array("I")
@@ -130,14 +146,18 @@ class ObjectTable(ObjectList):
         self._types.append(0)
         self._widths.append(0)
         self._heights.append(0)
+        if self.deep:
+            self._frames.append(0)
+            self._pages.append(0)
 
     def claim(self, reference: Reference) -> None:
         """Remember that a log holds `reference`."""
         index = self.find(reference.digest)
         if index is None:
-            self.unlisted.setdefault(reference.digest, set()).add(Claim.of(reference))
+            claim = Claim.of(reference, deep=self.deep)
+            self.unlisted.setdefault(reference.digest, set()).add(claim)
         elif not self._is_first_claim(index, reference):
-            self._add_claim(index, Claim.of(reference))
+            self._add_claim(index, Claim.of(reference, deep=self.deep))
 
     def mention(self, digest: Digest) -> None:
         """Remember that something refers to an object, without claiming anything about it."""
@@ -163,6 +183,7 @@ class ObjectTable(ObjectList):
             and self._sizes[index] == reference.size
             and self._widths[index] == (reference.width or 0)
             and self._heights[index] == (reference.height or 0)
+            and not (self.deep and self._first_depth(index) != (reference.frames, reference.pages))
         )
 
     def _first_claim(self, index: int) -> Claim:
@@ -171,15 +192,26 @@ class ObjectTable(ObjectList):
             self._type_names[self._types[index] - 1],
             self._widths[index] or None,
             self._heights[index] or None,
+            *self._first_depth(index),
         )
+
+    def _first_depth(self, index: int) -> tuple[int | None, int | None]:
+        """Frames and pages of the first claim."""
+        if not self.deep:
+            return None, None
+        return self._frames[index] or None, self._pages[index] or None
 
     def _add_claim(self, index: int, claim: Claim) -> None:
         number = self._type_number(claim.media_type)
         width, height = claim.width or 0, claim.height or 0
-        fits = number and claim.size == self._sizes[index] and max(width, height) < _SIDE_MAX
+        frames, pages = claim.frames or 0, claim.pages or 0
+        numbers_fit = max(width, height, frames, pages) < _SIDE_MAX
+        fits = number and claim.size == self._sizes[index] and numbers_fit
         if fits and self._types[index] == 0:
             self._types[index] = number
             self._widths[index], self._heights[index] = width, height
+            if self.deep:
+                self._frames[index], self._pages[index] = frames, pages
         else:
             self._further.setdefault(index, set()).add(claim)
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Self
 
 from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
+from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.report import Finding, Kind
 from attachstore.sessions.event import Damage, Event, Tail
 from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.record import CHAIN_START
 from attachstore.sessions.removal import DELETED_PREFIX
@@ -67,9 +70,10 @@ class LogOutcome:
 class LogWalk:
     """Reads the logs of a store, as often as asked."""
 
-    def __init__(self, logs: SessionLogs, cancel: CancelFlag | None) -> None:
+    def __init__(self, logs: SessionLogs, cancel: CancelFlag, pace: Pace = UNPACED) -> None:
         self._medium = logs.medium
         self._cancel = cancel
+        self._pace = pace
 
     @property
     def location(self) -> str:
@@ -95,7 +99,8 @@ class LogWalk:
         Then `outcome` says how the log is.
         """
         try:
-            with self._medium.open(name) as log:
+            with self._medium.open(name) as opened:
+                log = _PacedLog(opened, self._pace, self._cancel)
                 try:
                     scan = Scan(log, name, where=outcome.path, cancel=self._cancel)
                 except LogDamagedError as error:  # no header: the events may still be there
@@ -118,6 +123,35 @@ class LogWalk:
     def outcome_of(self, name: SessionName) -> LogOutcome:
         """For `read` to fill in."""
         return LogOutcome(name.id, _shown(self._medium.where(name)))
+
+
+class _PacedLog:
+    """A log that is read no faster than the scan may read. Its opener closes it."""
+
+    def __init__(self, log: LogReader, pace: Pace, cancel: CancelFlag) -> None:
+        self._log = log
+        self._pace = pace
+        self._cancel = cancel
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def size(self) -> int:
+        return self._log.size()
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        block = self._log.read(offset_bytes, size_bytes)
+        self._pace.spend(len(block), self._cancel.check)
+        return block
+
+    def settle(self) -> int:
+        return self._log.settle()
+
+    def close(self) -> None:
+        return
 
 
 def _shown(path: str) -> str:

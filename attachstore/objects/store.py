@@ -144,8 +144,6 @@ class ObjectStore:
         Returns a Content to commit in place of `content`, or `content` itself: also where the
         digest is taken, since a duplicate is not written. Raises UnavailableError.
         """
-        if self.backend.size(content.digest) is not None:
-            return content
         return self.backend.stage(content.digest, content, cancel)
 
     def confirm(self, reference: Reference, cancel: CancelFlag | None = None) -> None:
@@ -162,22 +160,30 @@ class ObjectStore:
                     return
         raise self._unsettled(reference.digest)
 
-    def _place(self, content: Content, cancel: CancelFlag | None) -> CommitOutcome:
+    def restore(self, content: Content, cancel: CancelFlag | None = None) -> CommitOutcome:
+        """Put bytes where their digest belongs, as `commit` does; nobody refers to them anew.
+
+        For repairs. Raises as `commit`.
+        """
+        return self._place(content, cancel, "repair")
+
+    def _place(
+        self, content: Content, cancel: CancelFlag | None, found_by: str = "commit"
+    ) -> CommitOutcome:
         digest = content.digest
         for _ in range(_ROUNDS_MAX):
-            # Asking first saves a duplicate the writing; `publish` decides.
-            if self.backend.size(digest) is None and self.backend.publish(digest, content, cancel):
+            if self.backend.publish(digest, content, cancel):
                 return CommitOutcome.STORED
             try:
                 stored = self.backend.open(digest)
             except ObjectMissingError:
                 continue  # it has been quarantined since
             with stored:
-                if _note(digest, stored, "commit", cancel) is None:
+                if _note(digest, stored, found_by, cancel) is None:
                     if self.backend.confirm(digest, stored):
                         return CommitOutcome.DUPLICATE
                     continue
-            if self.backend.heal(digest, content, _judge(digest, "commit", cancel), cancel):
+            if self.backend.heal(digest, content, _judge(digest, found_by, cancel), cancel):
                 _log.warning("healed object %s in %s", digest, self.backend.location)
                 return CommitOutcome.HEALED
         raise self._unsettled(digest)

@@ -2,7 +2,7 @@
 
 from attachstore.replay.export import ExportReport, ExportWriter, export
 from attachstore.replay.page import PageReport, PageWriter, write_page
-from attachstore.replay.steps import Outcome, Resolved, Step, replay, strict
+from attachstore.replay.steps import Outcome, Resolved, Resolver, Step, check_at, replay, strict
 
 __all__ = [
     "ExportReport",
@@ -11,7 +11,9 @@ __all__ = [
     "PageReport",
     "PageWriter",
     "Resolved",
+    "Resolver",
     "Step",
+    "check_at",
     "export",
     "replay",
     "strict",

@@ -25,11 +25,12 @@ from attachstore.errors import (
     HeaderMismatchError,
     ObjectCorruptError,
     ObjectMissingError,
+    SequenceConflictError,
 )
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.sessions.data import references_in
-from attachstore.sessions.event import Event
+from attachstore.sessions.event import Event, SessionView
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.reading import Damaged
 from attachstore.threads import CancelFlag
@@ -80,8 +81,11 @@ def replay(
     at: int | None = None,
     damaged: Damaged = "raise",
     cancel: CancelFlag | None = None,
+    resolver: Resolver | None = None,
 ) -> Iterator[Step]:
     """Read the session back up to event `at`, or all of it, resolving every reference.
+
+    With the `resolver` of another replay what that one verified is not verified again.
 
     A reference that does not resolve is an outcome, not an exception; `strict` makes it one.
     Damage in the log: "raise" yields the events before it, then raises; "stop" ends there
@@ -90,12 +94,25 @@ def replay(
 
     Raises:
         SessionMissingError, LogDamagedError, UnavailableError: about the log itself.
+        SequenceConflictError: after the last event, if `at` is beyond it.
     """
     if at is not None and at < 0:
         message = f"at must be 0 or more: {at}"
         raise ValueError(message)
     events = logs.events(session_id, damaged=damaged, cancel=cancel)
-    return _steps(events, Resolver(objects, cancel), at)
+    steps = _steps(events, resolver or Resolver(objects), at, cancel)
+    return steps if at is None else _up_to(at, steps, logs, session_id, cancel)
+
+
+def check_at(view: SessionView, at: int | None) -> None:
+    """Raises SequenceConflictError if the log is whole and ends before event `at`."""
+    if at is not None and at > view.head_seq and view.damage is None:
+        raise SequenceConflictError(
+            where=view.header.id,
+            session=view.header.id,
+            expected_seq=at,
+            head_seq=view.head_seq,
+        )
 
 
 def strict(steps: Iterable[Step]) -> Iterator[Step]:
@@ -122,44 +139,63 @@ def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreEr
         add(step)
 
 
-def _steps(events: Iterator[Event], resolver: Resolver, at: int | None) -> Iterator[Step]:
+def _steps(
+    events: Iterator[Event], resolver: Resolver, at: int | None, cancel: CancelFlag | None
+) -> Iterator[Step]:
     if at == 0:
         return
     for event in events:
         if at is None or event.seq <= at:
-            yield resolver.step(event)
+            yield resolver.step(event, cancel)
         if at is not None and event.seq >= at and event.verified:
             return  # before the next line is read: it may be the damaged one
 
 
-class Resolver:
-    """Verifies references, each distinct one once."""
+def _up_to(
+    at: int,
+    steps: Iterator[Step],
+    logs: SessionLogs,
+    session_id: str,
+    cancel: CancelFlag | None,
+) -> Iterator[Step]:
+    """The same steps; a log that ends too early is no shorter session, but a wrong `at`."""
+    last_seq = 0
+    for step in steps:
+        last_seq = max(last_seq, step.event.seq)
+        yield step
+    if last_seq < at:  # rare, so the log may be read once more to see whether it is damaged
+        check_at(logs.inspect(session_id, cancel=cancel), at)
 
-    def __init__(self, objects: ObjectStore, cancel: CancelFlag | None = None) -> None:
+
+class Resolver:
+    """Verifies references, each distinct one once. Not for two threads at once."""
+
+    def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
-        self._cancel = cancel
         self._known: OrderedDict[Reference, tuple[Outcome, AttachstoreError | None]] = OrderedDict()
 
-    def step(self, event: Event) -> Step:
+    def step(self, event: Event, cancel: CancelFlag | None = None) -> Step:
         """The event with what became of its references."""
         if not _holds_reference(event.data):  # most events, and finding pointers costs more
             return Step(event=event, attachments=())
         attachments: list[Resolved] = []
         for pointer, reference in references_in(event.data):
-            outcome, error = self.resolve(reference)
+            outcome, error = self.resolve(reference, cancel)
             attachments.append(
                 Resolved(reference=reference, pointer=pointer, outcome=outcome, error=error)
             )
         return Step(event=event, attachments=tuple(attachments))
 
-    def resolve(self, reference: Reference) -> tuple[Outcome, AttachstoreError | None]:
+    def resolve(
+        self, reference: Reference, cancel: CancelFlag | None = None
+    ) -> tuple[Outcome, AttachstoreError | None]:
         """The outcome and its error. Costs one read and hash of the object, the first time."""
         key = reference.without_name()
         known = self._known.get(key)
         if known is not None:
             self._known.move_to_end(key)
             return known
-        error = self._verify(reference)
+        error = self._verify(reference, cancel)
         found = outcome_of(error), error
         if found[0] is not Outcome.UNREADABLE:
             self._known[key] = found
@@ -167,9 +203,9 @@ class Resolver:
                 self._known.popitem(last=False)
         return found
 
-    def _verify(self, reference: Reference) -> AttachstoreError | None:
+    def _verify(self, reference: Reference, cancel: CancelFlag | None) -> AttachstoreError | None:
         try:
-            self._objects.stream(reference, self._cancel).close()
+            self._objects.stream(reference, cancel).close()
         except AttachstoreError as error:
             return error
         return None

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from attachstore.admission.probe import probe
 from attachstore.attachment import Attachment, BytesContent
+from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.integrity import ScanReport, scan
-from attachstore.integrity.scan import ProgressCallback
 from attachstore.objects.backend import ObjectBackend
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.memory import MemoryBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
+from attachstore.sessions.data import references_in
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.memory import MemoryMedium
-from attachstore.threads import CancelFlag
 
 
 def png(width: int = 3, height: int = 2) -> bytes:
@@ -38,13 +39,30 @@ class Workshop:
         self.logs = SessionLogs(self.medium, lambda _reference: None)
 
     def put(
-        self, data: bytes, media_type: str = "text/plain", name: str | None = None
+        self,
+        data: bytes,
+        media_type: str = "text/plain",
+        name: str | None = None,
+        *,
+        frames: int | None = None,
+        pages: int | None = None,
     ) -> Reference:
         """Commit `data` as if admission had let it in."""
         header = probe(data, media_type)
         assert header is not None
-        attachment = Attachment(content=BytesContent(data), header=header, name=name)
+        attachment = Attachment(
+            content=BytesContent(data), header=header, frames=frames, pages=pages, name=name
+        )
         return self.objects.commit(attachment).reference
+
+    def objects_reference(self, digest: Digest) -> Reference:
+        """What the logs say of an object."""
+        for summary in self.logs.list():
+            for event in self.logs.events(summary.id):
+                for _, reference in references_in(event.data):
+                    if reference.digest == digest:
+                        return reference
+        raise LookupError(digest)
 
     def log(self, session: str, *events: object) -> None:
         """Append events; the session is made if it is not there, and let go afterwards."""
@@ -53,24 +71,8 @@ class Workshop:
         writer.append_many([("message", event) for event in events])
         writer.close()
 
-    def scan(
-        self,
-        *,
-        subset: tuple[int, int] | None = None,
-        quarantine: bool = False,
-        progress: ProgressCallback | None = None,
-        cancel: CancelFlag | None = None,
-        workers: int | None = 2,
-    ) -> ScanReport:
-        return scan(
-            self.objects,
-            self.logs,
-            subset=subset,
-            quarantine=quarantine,
-            progress=progress,
-            cancel=cancel,
-            workers=workers,
-        )
+    def scan(self, *, workers: int | None = 2, **options: Any) -> ScanReport:
+        return scan(self.objects, self.logs, workers=workers, **options)
 
 
 def in_memory() -> Workshop:

@@ -10,6 +10,7 @@ from attachstore.errors import (
     LogDamagedError,
     ObjectCorruptError,
     ObjectMissingError,
+    SequenceConflictError,
     SessionMissingError,
     StorageIOError,
 )
@@ -142,7 +143,7 @@ def test_what_was_unreadable_is_tried_again(sample: SampleSession, objects: Coun
     assert resolver.resolve(reference) == (Outcome.OK, None)
 
 
-@pytest.mark.parametrize(("at", "expected"), [(0, []), (1, [1]), (2, [1, 2]), (9, [1, 2, 3])])
+@pytest.mark.parametrize(("at", "expected"), [(0, []), (1, [1]), (2, [1, 2]), (3, [1, 2, 3])])
 def test_at_is_the_last_event(
     logs: SessionLogs, objects: CountingStore, at: int, expected: list[int]
 ) -> None:
@@ -151,6 +152,21 @@ def test_at_is_the_last_event(
         session.append("message", {})
 
     assert [step.event.seq for step in replayed(logs, objects, at=at)] == expected
+
+
+def test_an_at_beyond_the_head_is_told_with_the_head(
+    logs: SessionLogs, objects: CountingStore
+) -> None:
+    """Whoever asks for event 9 of 3 has another session in mind, or a log that lost its end."""
+    session = logs.create("s-1")
+    for _ in range(3):
+        session.append("message", {})
+    seen: list[int] = []
+
+    with pytest.raises(SequenceConflictError) as caught:
+        seen.extend(step.event.seq for step in replay(logs, objects, "s-1", at=9))
+
+    assert (caught.value.expected_seq, caught.value.head_seq) == (9, 3)
 
 
 def test_a_negative_at_is_a_wrong_call(logs: SessionLogs, objects: CountingStore) -> None:

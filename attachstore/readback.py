@@ -1,0 +1,87 @@
+"""Readback: one session read back in several forms, each attachment verified once for all."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+
+from attachstore.objects.store import ObjectStore
+from attachstore.replay import (
+    ExportReport,
+    PageReport,
+    Resolver,
+    Step,
+    check_at,
+    export,
+    replay,
+    strict,
+    write_page,
+)
+from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.reading import Damaged
+from attachstore.threads import CancelFlag, Worker
+
+
+class Readback:
+    """Made by `Store.readback`. What one form has verified the next does not verify again.
+
+    For one task at a time. What each method promises and raises `Store.replay`, `Store.export`
+    and `Store.write_page` say.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        logs: SessionLogs,
+        objects: ObjectStore,
+        session_id: str,
+        at: int | None,
+    ) -> None:
+        self._worker = worker
+        self._logs = logs
+        self._objects = objects
+        self._session_id = session_id
+        self._at = at
+        self._resolver = Resolver(objects)
+
+    def steps(self, *, lenient: bool = False) -> AsyncGenerator[Step]:
+        """As `Store.replay`."""
+
+        def start(cancel: CancelFlag) -> Iterator[Step]:
+            found = self._replay("resync" if lenient else "raise", cancel)
+            return found if lenient else strict(found)
+
+        return self._worker.iterate(start)
+
+    async def export(self, directory: Path) -> ExportReport:
+        """As `Store.export`."""
+
+        def run(cancel: CancelFlag) -> ExportReport:
+            view = self._logs.inspect(self._session_id, cancel=cancel)
+            check_at(view, self._at)
+            steps = self._replay("raise", cancel)
+            return export(steps, directory, view, self._objects, at=self._at, cancel=cancel)
+
+        return await self._worker.run(run)
+
+    async def write_page(self, path: Path) -> PageReport:
+        """As `Store.write_page`."""
+
+        def run(cancel: CancelFlag) -> PageReport:
+            view = self._logs.inspect(self._session_id, cancel=cancel)
+            check_at(view, self._at)
+            steps = self._replay("resync", cancel)
+            return write_page(steps, path, view, self._objects, at=self._at, cancel=cancel)
+
+        return await self._worker.run(run)
+
+    def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Iterator[Step]:
+        return replay(
+            self._logs,
+            self._objects,
+            self._session_id,
+            at=self._at,
+            damaged=damaged,
+            cancel=cancel,
+            resolver=self._resolver,
+        )
