@@ -61,7 +61,12 @@ class SqliteMedium:
         medium = cls(root, disk)
         with storage_errors(root):
             ensure_directory(disk, root / LOCKS)
-        medium.database.create()
+        try:
+            medium.database.create()
+        except BaseException:
+            with contextlib.suppress(AttachstoreError):
+                medium.close()
+            raise
         return medium
 
     @property

@@ -33,6 +33,7 @@ from attachstore.sessions.sqlite_database import Database
 from attachstore.sessions.sqlite_errors import translated
 from attachstore.sessions.sqlite_format import APPLICATION_ID, MIGRATIONS
 from tests.conformance.session_medium import confirm, content_of, filled
+from tests.descriptors import open_descriptors
 from tests.faults import RecordingDisk, failing_disks
 from tests.sessions.places import SqlitePlace
 from tests.tidy.checkout import ROOT
@@ -193,6 +194,23 @@ def test_any_call_that_fails_leaves_no_database_or_a_whole_one(tmp_path: Path) -
         filled(SessionLogs(SqliteMedium(root, Disk()), confirm), "s-1", 1)
 
 
+def test_a_database_that_cannot_be_opened_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite fails by itself, below the disk, when the lock is taken already."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(sqlite3, "connect", fail)
+    before = open_descriptors()
+
+    with pytest.raises(AttachstoreError):
+        SqliteMedium.create(tmp_path, Disk())
+
+    assert open_descriptors() <= before
+
+
 def test_of_many_that_make_it_each_gets_the_same(tmp_path: Path) -> None:
     (tmp_path / "locks").mkdir()
 
@@ -325,6 +343,7 @@ def test_a_sync_that_fails_is_told_before_anything_is_read(
         (sqlite3.SQLITE_IOERR, StorageIOError),
         (sqlite3.SQLITE_IOERR_FSYNC, StorageIOError),
         (sqlite3.SQLITE_IOERR_NOMEM, ResourceExhaustedError),
+        (sqlite3.SQLITE_IOERR_SHMSIZE, StorageFullError),
         (sqlite3.SQLITE_NOMEM, ResourceExhaustedError),
         (sqlite3.SQLITE_CANTOPEN, StorageIOError),
         (sqlite3.SQLITE_TOOBIG, StorageIOError),
