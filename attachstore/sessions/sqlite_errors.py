@@ -58,6 +58,8 @@ def translated(error: sqlite3.Error | MemoryError, where: str) -> AttachstoreErr
     if primary in _BUSY:
         holder = "another program that keeps the whole database locked"
         return SessionBusyError(where=where, session="(any)", holder=holder)
+    if code == sqlite3.SQLITE_IOERR_SHMSIZE:  # it could not make its index of the WAL larger
+        return StorageFullError(where=where, reason=reason)
     return _KINDS.get(primary, StorageIOError)(where=where, reason=reason)
 
 

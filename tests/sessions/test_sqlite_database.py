@@ -9,6 +9,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -198,9 +199,12 @@ def test_a_database_that_cannot_be_opened_leaves_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SQLite fails by itself, below the disk, when the lock is taken already."""
+    connect = sqlite3.connect
 
-    def fail(*_: object, **__: object) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
+    def fail(name: str, **options: Any) -> sqlite3.Connection:
+        if name.startswith("file:"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return connect(name, **options)
 
     monkeypatch.setattr(sqlite3, "connect", fail)
     before = open_descriptors()
