@@ -27,6 +27,9 @@ R = TypeVar("R")
 THREADS_MAX = 16
 """More threads than that gain nothing: a journaled file system groups their syncs at 16 to 32."""
 
+_BEGINNING_S = 30.0
+"""How long a new thread may take to begin, on a machine that does a hundred other things."""
+
 
 class Cancelled(BaseException):
     """Raised inside a thread whose caller has gone. Never reaches the caller."""
@@ -238,7 +241,7 @@ class _Pool:
                 self._idle -= 1
             elif len(self._threads) < self._threads_max:
                 name = f"{self._name}_{len(self._threads)}"
-                thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                thread = _Thread(self._serve, name)
                 thread.start()
                 self._threads.append(thread)
             self._jobs.put(job)
@@ -263,6 +266,41 @@ class _Pool:
             del job  # and all it holds, while this thread waits for the next
             with self._guard:
                 self._idle += 1
+
+
+class _Thread(threading.Thread):
+    """One whose `start` raises RuntimeError if it dies as it begins.
+
+    A thread that finds no memory for its first steps says nothing, and `start` would wait for it
+    for ever. One that was given up and begins after all does nothing.
+    """
+
+    def __init__(self, serve: Callable[[], None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._serve = serve
+        self._turn = threading.Lock()  # taken by `run`, or by `start` that gives up
+        self._started = _Beginning()
+
+    def start(self) -> None:
+        try:
+            super().start()
+        except RuntimeError:
+            if self._turn.acquire(blocking=False):
+                raise
+
+    def run(self) -> None:
+        if self._turn.acquire(blocking=False):
+            self._serve()
+
+
+class _Beginning(threading.Event):
+    """What `Thread.start` waits for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if super().wait(_BEGINNING_S if timeout is None else timeout):
+            return True
+        message = "a thread died as it began"
+        raise RuntimeError(message)
 
 
 _pools: weakref.WeakSet[_Pool] = weakref.WeakSet()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import gc
 import multiprocessing
@@ -12,9 +13,11 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import MethodType
 
 import pytest
 
+from attachstore import threads
 from attachstore.errors import ResourceExhaustedError
 from attachstore.threads import CancelFlag, Cancelled, Worker
 from tests.descriptors import open_descriptors
@@ -361,6 +364,32 @@ except KeyboardInterrupt:
             with pytest.raises(ResourceExhaustedError):
                 await worker.finish(done.append, "refused")
 
+        await worker.finish(done.append, "taken")
+        assert done == ["taken"]
+
+    async def test_a_thread_that_dies_as_it_begins_is_not_waited_for(
+        self, worker: Worker, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One that finds no memory for its first steps never says that it lives."""
+        begun: list[MethodType] = []
+
+        def never(bootstrap: MethodType, _arguments: tuple[()]) -> None:
+            begun.append(bootstrap)
+
+        done: list[str] = []
+        with monkeypatch.context() as patched:
+            patched.setattr(threading, "_start_new_thread", never)
+            patched.setattr(threads, "_BEGINNING_S", 0.01)
+            with pytest.raises(ResourceExhaustedError):
+                await worker.finish(done.append, "refused")
+
+        # A machine may also be that slow.
+        _thread.start_new_thread(begun[0], ())
+        thread = begun[0].__self__
+        assert isinstance(thread, threading.Thread)
+        while thread.ident is None:
+            time.sleep(0.001)
+        thread.join()
         await worker.finish(done.append, "taken")
         assert done == ["taken"]
 
