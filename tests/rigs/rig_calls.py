@@ -31,7 +31,7 @@ from tests.rigs.workloads import ALL_WORKLOADS, LONG_WORKLOADS
 PROCESSES = 2
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
-CI_RUNS = 2400
+CI_RUNS = 2000
 ALIKE_MAX = 4
 """Calls that differ in the shard only, of workloads that do something to each shard."""
 SHARD = re.compile(r"(?<=blake3/)[0-9a-f]{2}\b")
