@@ -17,9 +17,14 @@ Kinds, and the facts that the oracle looks at:
     served       digest; acknowledged: actual     bytes are read and hashed
     state        path, digest                     a file outside of the store is replaced
 
+    scanned      corrupt, lost, mended: digests; others: kinds of other faults
+                                                  a scan ended, and said that
+
 Only as a start (`given`), by what prepares a store:
 
     corrupt      digest                           the object's file was overwritten
+    lost         digest                           the object's file was taken away
+    checkpoint   path                             where scans keep how far they have come
     damaged      id, good_seq, bytes              an event line was overwritten
     tail         id, bytes                        hex of what follows the last good line
 

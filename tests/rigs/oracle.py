@@ -20,6 +20,7 @@ read, load.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -177,6 +178,12 @@ def _states(root: Path, promises: Promises) -> list[str]:
         actual = Digest.of(path.read_bytes()).hex if path.exists() else ""
         if actual not in allowed:
             wrong.append(f"{name} holds neither the last acknowledged value nor a later one")
+    for name in promises.checkpoints:
+        path = root.parent / name
+        try:
+            json.loads(path.read_bytes() if path.exists() else b"{}")
+        except ValueError:
+            wrong.append(f"{name} is there in part")
     return wrong
 
 

@@ -71,9 +71,13 @@ class Promises:
         self.corrupt: set[str] = set()
         """Overwritten by the medium, and neither healed nor moved aside for sure."""
         self.may_be_missing: set[str] = set()
+        self.lost: set[str] = set()
+        """Taken away by the medium, and not put back for sure."""
         self.sessions: dict[str, SessionPromise] = {}
         self.states: dict[str, list[str]] = {}
         """Path beside the store to what it may hold."""
+        self.checkpoints: list[str] = []
+        """Paths beside the store of what must be whole JSON, if it is there."""
         self.violations: list[str] = []
         """What the records alone show."""
         for record in records:
@@ -99,6 +103,26 @@ class Promises:
 
     def _corrupt_given(self, facts: dict[str, Any]) -> None:
         self.corrupt.add(facts["digest"])
+
+    def _lost_given(self, facts: dict[str, Any]) -> None:
+        self.lost.add(facts["digest"])
+        self.may_be_missing.add(facts["digest"])
+
+    def _scanned_acknowledge(self, facts: dict[str, Any]) -> None:
+        """A scan accuses nothing that is well; without a fault of the medium it misses nothing."""
+        known = self.corrupt | self.lost
+        told = {*facts["corrupt"], *facts["lost"]}
+        if accused := told - known:
+            self.violations.append(f"a scan accuses {sorted(accused)}, which are well")
+        if not facts["others"] and (missed := known - told - set(facts["mended"])):
+            self.violations.append(f"a scan does not tell of {sorted(missed)}")
+        for digest in facts["mended"]:
+            self.corrupt.discard(digest)
+            self.lost.discard(digest)
+            self.may_be_missing.discard(digest)
+
+    def _checkpoint_given(self, facts: dict[str, Any]) -> None:
+        self.checkpoints.append(facts["path"])
 
     def _quarantined_attempt(self, facts: dict[str, Any]) -> None:
         if facts["digest"] in self.corrupt:
