@@ -47,18 +47,41 @@ class FileNode:
             self.blocks.setdefault(number, [bytes(BLOCK_BYTES)]).append(bytes(block))
             self.forsaken.discard(number)
         if end > self.sizes[-1]:
-            self.resize(end)
+            self._set_size(end)
 
     def resize(self, size_bytes: int) -> None:
+        if size_bytes > self.sizes[-1]:  # what was cut off before comes back as zeros
+            for number, versions in self.blocks.items():
+                seen = self._seen(number)
+                if seen != versions[-1]:
+                    versions.append(seen)
+        self._set_size(size_bytes)
+
+    def _set_size(self, size_bytes: int) -> None:
         self.sizes.append(size_bytes)
         self.forsaken_size = False
 
-    def sync(self) -> None:
+    def sync(self, until: dict[int, int] | None = None) -> None:
+        """`until` is what `extent` said when the sync began: what came later is not covered."""
+        until = self.extent() if until is None else until
         for number, versions in self.blocks.items():
             if number not in self.forsaken:
-                del versions[:-1]
+                del versions[: until.get(number, 1) - 1]
         if not self.forsaken_size:
-            del self.sizes[:-1]
+            del self.sizes[: until[-1] - 1]
+            self._forget_what_was_cut_off()
+
+    def _forget_what_was_cut_off(self) -> None:
+        """A cut that is durable has left zeros behind the end, as every file system does it."""
+        end = self.sizes[0]
+        for number, versions in self.blocks.items():
+            within = max(0, end - number * BLOCK_BYTES)
+            if within < BLOCK_BYTES:
+                versions[0] = versions[0][:within].ljust(BLOCK_BYTES, b"\0")
+
+    def extent(self) -> dict[int, int]:
+        """How many versions each block has; -1 stands for the size."""
+        return {number: len(it) for number, it in self.blocks.items()} | {-1: len(self.sizes)}
 
     def has_pending(self) -> bool:
         return len(self.sizes) > 1 or any(len(it) > 1 for it in self.blocks.values())
@@ -104,6 +127,8 @@ class DirectoryNode:
     mode: int
     names: dict[str, list[Node | None]] = field(default_factory=dict[str, "list[Node | None]"])
     forsaken: set[str] = field(default_factory=set[str])
+    dropped: dict[str, int] = field(default_factory=dict[str, int])
+    """How many versions of a name syncs have made history."""
 
     def get(self, name: str) -> Node | None:
         return self.names.get(name, [None])[-1]
@@ -112,12 +137,21 @@ class DirectoryNode:
         self.names.setdefault(name, [None]).append(node)
         self.forsaken.discard(name)
 
-    def sync(self) -> None:
+    def sync(self, until: dict[str, int] | None = None) -> None:
+        """As for a file."""
+        until = self.extent() if until is None else until
         for name, versions in list(self.names.items()):
             if name not in self.forsaken:
-                del versions[:-1]
+                history = until.get(name, 1) - 1
+                del versions[:history]
+                self.dropped[name] = self.dropped.get(name, 0) + history
                 if versions == [None]:
                     del self.names[name]
+                    self.dropped[name] += 1
+
+    def extent(self) -> dict[str, int]:
+        """How many versions each name has."""
+        return {name: len(it) for name, it in self.names.items()}
 
     def has_pending(self) -> bool:
         return any(len(it) > 1 for it in self.names.values())
@@ -196,7 +230,9 @@ class Model:
 
 
 def _copy_directory(directory: DirectoryNode, done: dict[int, Node]) -> DirectoryNode:
-    copied = DirectoryNode(directory.mode, forsaken=set(directory.forsaken))
+    copied = DirectoryNode(
+        directory.mode, forsaken=set(directory.forsaken), dropped=dict(directory.dropped)
+    )
     done[id(directory)] = copied
     for name, versions in directory.names.items():
         copied.names[name] = [None if node is None else _copy(node, done) for node in versions]
