@@ -21,6 +21,8 @@ if sys.platform == "win32":
 
 if TYPE_CHECKING:
     from attachstore.admission.policy import AdmissionPolicy
+    from attachstore.conversion.asynchronous import convert_sessions
+    from attachstore.conversion.report import ConversionReport
     from attachstore.digest import Digest
     from attachstore.errors import AttachstoreError
     from attachstore.integrity.report import Finding, ScanReport
@@ -43,6 +45,7 @@ _HOMES = {
     "Branch": "sessions.lineage",
     "CommitOutcome": "objects.store",
     "Committed": "objects.store",
+    "ConversionReport": "conversion.report",
     "Digest": "digest",
     "EmitPolicy": "sessions.write_behind",
     "Event": "sessions.event",
@@ -61,6 +64,7 @@ _HOMES = {
     "Step": "replay.steps",
     "Store": "store",
     "Use": "status",
+    "convert_sessions": "conversion.asynchronous",
 }
 
 __all__ = [
@@ -70,6 +74,7 @@ __all__ = [
     "Branch",
     "CommitOutcome",
     "Committed",
+    "ConversionReport",
     "Digest",
     "EmitPolicy",
     "Event",
@@ -88,6 +93,7 @@ __all__ = [
     "Step",
     "Store",
     "Use",
+    "convert_sessions",
 ]
 
 

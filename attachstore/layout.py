@@ -12,7 +12,7 @@ import json
 import os
 import uuid
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -193,31 +193,59 @@ def _is_there(disk: Disk, path: Path) -> bool:
 
 def write_marker(disk: Disk, root: Path, *, sessions: str) -> Marker:
     """Turn a complete layout into a store; returns the winner's marker if another was first."""
-    fields = {
-        "application": "attachstore",
-        "format": FORMAT,
-        "id": str(uuid.uuid4()),
-        "created_at": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "sessions": sessions,
-    }
-    path, temporary = root / MARKER, root / "staging" / f"marker-{uuid.uuid4().hex}"
+    created_at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    fields = _fields(Marker(str(uuid.uuid4()), created_at, sessions))
+    path = root / MARKER
     with storage_errors(path):
-        descriptor = disk.create(temporary, 0o644)
-        try:
-            try:
-                write_all(disk, descriptor, json.dumps(fields).encode() + b"\n", 0)
-                disk.sync_file(descriptor)
-            finally:
-                disk.close(descriptor)
-            with contextlib.suppress(FileExistsError):
-                disk.link(temporary, path)
-        finally:
-            remove_quietly(disk, temporary)
+        with _written(disk, root, fields) as temporary, contextlib.suppress(FileExistsError):
+            disk.link(temporary, path)
         disk.sync_directory(root)
     marker = read_marker(disk, root)
     if marker is None:
         raise StoreLayoutError(where=str(path), reason="it vanished while the store was made")
     return marker
+
+
+def replace_marker(disk: Disk, root: Path, marker: Marker, *, sessions: str) -> None:
+    """Let the store name another medium for its sessions, in one step, durable on return.
+
+    After an error the old marker is put back, as far as the disk lets us.
+    """
+    path = root / MARKER
+    with (
+        storage_errors(path),
+        _written(disk, root, _fields(marker)) as old,
+        _written(disk, root, _fields(replace(marker, sessions=sessions))) as new,
+    ):
+        try:
+            disk.rename(new, path)
+            disk.sync_directory(root)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                disk.rename(old, path)
+                disk.sync_directory(root)
+            raise
+
+
+def _fields(marker: Marker) -> dict[str, Any]:
+    return {"application": "attachstore", "format": FORMAT, **asdict(marker)}
+
+
+@contextlib.contextmanager
+def _written(disk: Disk, root: Path, fields: dict[str, Any]) -> Generator[Path]:
+    """A synced temporary file with the marker's text; removed if it still has its name."""
+    temporary = root / "staging" / f"marker-{uuid.uuid4().hex}"
+    ensure_directory(disk, temporary.parent)  # some tools do not restore empty directories
+    descriptor = disk.create(temporary, 0o644)
+    try:
+        try:
+            write_all(disk, descriptor, json.dumps(fields).encode() + b"\n", 0)
+            disk.sync_file(descriptor)
+        finally:
+            disk.close(descriptor)
+        yield temporary
+    finally:
+        remove_quietly(disk, temporary)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from typing import Self
 from attachstore import store as asynchronous
 from attachstore.admission import AdmissionPolicy
 from attachstore.attachment import Attachment
+from attachstore.blocking.conversion import convert_sessions
 from attachstore.blocking.loop import Loop
 from attachstore.blocking.sessions import Session, Sessions
 from attachstore.digest import Digest
@@ -34,7 +35,7 @@ from attachstore.reference import Reference
 from attachstore.replay import ExportReport, PageReport, Step
 from attachstore.status import ObjectStatus, Use
 
-__all__ = ["AttachmentStream", "Readback", "Session", "Sessions", "Store"]
+__all__ = ["AttachmentStream", "Readback", "Session", "Sessions", "Store", "convert_sessions"]
 
 
 class Store:

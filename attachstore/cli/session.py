@@ -22,6 +22,10 @@ INDEX = {
     "repair": (f"{_WRITE}:repair_command", "Cut a damaged log after its last good event."),
     "seal": (f"{_SEAL}:seal_command", "Keep logs in less room."),
     "unseal": (f"{_SEAL}:unseal_command", "Make sealed logs plain again."),
+    "convert": (
+        "attachstore.cli.session_convert:convert_command",
+        "Move all session logs to another medium.",
+    ),
 }
 
 command = CommandIndex(

@@ -36,17 +36,17 @@ def sweep(disk: Disk, sessions: Path) -> None:
             # come back from a power loss without its files.
             disk.sync_directory(sessions)
         for name in doomed:
-            _remove_tree(disk, sessions / name)
+            remove_tree(disk, sessions / name)
     except OSError as error:
         _logger.warning("leftovers of deleted sessions in %s stay: %s", sessions, error)
 
 
-def _remove_tree(disk: Disk, path: Path) -> None:
+def remove_tree(disk: Disk, path: Path) -> None:
     """Remove `path` and all below it. Links are removed, not followed. Others may help."""
     try:
         if stat.S_ISDIR(disk.status(path).st_mode):
             for name in disk.names(path):
-                _remove_tree(disk, path / name)
+                remove_tree(disk, path / name)
             disk.remove_directory(path)
         else:
             disk.unlink(path)
