@@ -16,7 +16,7 @@ from attachstore.errors import LogDamagedError, SessionMissingError
 from attachstore.sessions import SessionLogs
 from attachstore.sessions.jsonl import JsonlMedium
 from tests.conformance.session_medium import confirm
-from tests.sessions.places import JsonlPlace
+from tests.sessions.places import JsonlPlace, UnsyncedDisk
 
 HALF_LINE = b'{"seq":3,"time":"2026-01-02T03:04:05.000006Z","type":"message","da'
 GARBAGE = b"not a record\n"
@@ -159,7 +159,7 @@ def check(job: Job, root: Path, promises: list[Promise]) -> None:
         _check_tail(job, root)
     found: list[dict[str, Any]] = []
     for _ in range(2):
-        logs = open_logs(root)
+        logs = open_logs(root, UnsyncedDisk())
         try:
             found.append({each: _settled_content(job, logs, each, latest) for each in job.attempts})
         finally:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import sqlite3
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
+from typing import Any
 
 from attachstore.disk import Disk
 from attachstore.sessions.jsonl import JsonlMedium
@@ -15,6 +16,14 @@ from attachstore.sessions.memory import MemoryMedium
 from attachstore.sessions.names import SessionName, escape
 from attachstore.sessions.sqlite import SqliteMedium
 from attachstore.sessions.zstd_frames import library
+from tests.faults import SYNCS, InterceptedDisk
+
+
+class UnsyncedDisk(InterceptedDisk):
+    """For tests that write hundreds of logs, and ask what is there, not what is durable."""
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        return None if method in SYNCS else call()
 
 
 class MemoryPlace:

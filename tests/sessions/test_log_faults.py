@@ -22,7 +22,7 @@ from attachstore.sessions import SessionLogs
 from tests.conformance.session_medium import confirm
 from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
 from tests.sessions.jobs import JOBS, Job, Promise, check, open_logs
-from tests.sessions.places import JsonlPlace
+from tests.sessions.places import JsonlPlace, UnsyncedDisk
 from tests.sessions.sealed_jobs import SEALED_JOBS
 
 
@@ -152,10 +152,10 @@ def test_an_error_at_any_call_costs_nothing_that_was_promised(
 ) -> None:
     """Nothing but our own errors comes out, no descriptor stays, and a retry is served."""
     open_before = descriptors()
-    for number, disk in enumerate(failing_disks(effect=effect, sticky=sticky)):
+    for number, disk in enumerate(failing_disks(effect=effect, sticky=sticky, disk=UnsyncedDisk())):
         root = tmp_path / str(number)
         root.mkdir()
-        job.prepare(JsonlPlace(root))
+        job.prepare(JsonlPlace(root, UnsyncedDisk()))
         logs = open_logs(root, disk)
         promises: list[Promise] = []
         with contextlib.suppress(AttachstoreError):
@@ -168,10 +168,10 @@ def test_an_error_at_any_call_costs_nothing_that_was_promised(
 
 
 def test_short_reads_and_writes_are_no_errors(job: Job, tmp_path: Path) -> None:
-    for number, disk in enumerate(failing_disks(effect="short", sticky=True)):
+    for number, disk in enumerate(failing_disks(effect="short", sticky=True, disk=UnsyncedDisk())):
         root = tmp_path / str(number)
         root.mkdir()
-        job.prepare(JsonlPlace(root))
+        job.prepare(JsonlPlace(root, UnsyncedDisk()))
         logs = open_logs(root, disk)
         promises: list[Promise] = []
         job.work(logs, promises.append)

@@ -20,20 +20,13 @@ from attachstore.errors import (
 from attachstore.sessions import JsonlMedium, SessionLogs, sealed_writer
 from attachstore.sessions.names import SessionName
 from tests.conformance.session_place import confirm, content_of
-from tests.faults import SYNCS, FailingDisk, InterceptedDisk
-from tests.sessions.places import SealedPlace, unpacked
+from tests.faults import FailingDisk, InterceptedDisk
+from tests.sessions.places import SealedPlace, UnsyncedDisk, unpacked
 from tests.sessions.sealed_jobs import sealed, unended
 
 TRAILER_BYTES = 24
 END_BYTES = 3 + 4 + TRAILER_BYTES
 MENDING = "log.jsonl.zst.mending"
-
-
-class UnsyncedDisk(InterceptedDisk):
-    """What is durable is not the question here, and hundreds of logs are written."""
-
-    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
-        return None if method in SYNCS else call()
 
 
 @pytest.fixture
@@ -386,6 +379,27 @@ def test_a_killed_mending_is_read_and_then_done(place: SealedPlace) -> None:
 
     assert loaded(place) == [0, 1, 2, 3]
     assert files(place) == {"log.jsonl.zst"}
+
+
+def test_a_reader_that_looked_before_the_mending_was_done_looks_again(place: SealedPlace) -> None:
+    """It saw the truncated file, and came to look for the second one when that had gone."""
+    killed_while_it_mends(place, "after")
+    done: list[str] = []
+
+    def finish(method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method == "open_read" and arguments[0].name == MENDING and not done:
+            done.append(method)
+            with contextlib.closing(SessionLogs(place.medium(), confirm)) as logs:
+                logs.load("s-1")
+            assert files(place) == {"log.jsonl.zst"}
+        return call()
+
+    disk = InterceptedDisk()
+    disk.intercept = finish
+    reading = SessionLogs(JsonlMedium(place.root, disk), confirm)
+
+    assert content_of(reading, "s-1") == [0, 1, 2, 3]
+    assert done
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "foreign", "elsewhere"])
