@@ -14,7 +14,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from attachstore.admission.source import Gatherer
 from attachstore.attachment import Content
-from attachstore.disk import BLOCK_BYTES
+from attachstore.disk import BLOCK_BYTES, storage_errors
 from attachstore.errors import AttachstoreError, SourceUnreadableError
 from attachstore.objects.store import VerifiedStream
 from attachstore.threads import CancelFlag, Worker
@@ -58,18 +58,20 @@ async def gather(worker: Worker, gatherer: Gatherer, source: StreamSource) -> Co
     Raises:
         TooManyBytesError: the source has more than the limit; the rest is not read.
         SourceUnreadableError: the source raised; its exception is the cause.
+        ResourceExhaustedError: there is no memory for what waits to be written.
         TypeError: it yielded something else than bytes.
     """
     try:
         if isinstance(source, io.IOBase):
             return await worker.hold(_close, _gather_file, gatherer, source)
-        waiting = bytearray()
-        async for block in _blocks(source):
-            waiting += block
-            if len(waiting) >= BLOCK_BYTES:
-                await worker.finish(gatherer.write, bytes(waiting))
-                waiting.clear()
-        await worker.finish(gatherer.write, bytes(waiting))
+        with storage_errors("stream"):  # what waits here is memory, too
+            waiting = bytearray()
+            async for block in _blocks(source):
+                waiting += block
+                if len(waiting) >= BLOCK_BYTES:
+                    await worker.finish(gatherer.write, bytes(waiting))
+                    waiting.clear()
+            await worker.finish(gatherer.write, bytes(waiting))
         return await worker.hold(_close, lambda _cancel: gatherer.finish())
     except BaseException:
         await worker.let_go(gatherer.discard)

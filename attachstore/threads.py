@@ -27,7 +27,7 @@ R = TypeVar("R")
 THREADS_MAX = 16
 """More threads than that gain nothing: a journaled file system groups their syncs at 16 to 32."""
 
-_BEGINNING_S = 30.0
+_BEGINNING_S = 10.0
 """How long a new thread may take to begin, on a machine that does a hundred other things."""
 
 
@@ -235,16 +235,26 @@ class _Pool:
         _pools.add(self)
 
     def put(self, job: Callable[[], None]) -> None:
-        """Raises RuntimeError if a thread is needed and cannot start; then nothing is done."""
+        """Raises RuntimeError if there is no thread and none can start; then nothing is done."""
         with self._guard:
             if self._idle:
                 self._idle -= 1
             elif len(self._threads) < self._threads_max:
-                name = f"{self._name}_{len(self._threads)}"
-                thread = _Thread(self._serve, name)
-                thread.start()
-                self._threads.append(thread)
+                self._add_thread()
             self._jobs.put(job)
+
+    def _add_thread(self) -> None:
+        thread = _Thread(self._serve, f"{self._name}_{len(self._threads)}")
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+            # Those that are there do the job when they can: a store must be able to close. One
+            # may have waited long for this no, so that nobody asks again.
+            self._threads_max = len(self._threads)
+        else:
+            self._threads.append(thread)
 
     def end(self) -> None:
         """Let the threads end when they have done all jobs. Safe to repeat, and after a fork."""

@@ -6,11 +6,12 @@ import contextlib
 import io
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
-from attachstore import Store
-from attachstore.errors import SourceUnreadableError
+from attachstore import Store, streams
+from attachstore.errors import ResourceExhaustedError, SourceUnreadableError
 
 MIB = 1 << 20
 
@@ -43,6 +44,24 @@ async def test_a_file_that_fails_says_so_and_leaves_nothing(
         await store.attach(_Failing(outcome), declared="text/plain")
 
     assert not [digest async for digest in store.list()]
+
+
+class _NoMemory(bytearray):
+    def __iadd__(self, other: object) -> Self:
+        raise MemoryError
+
+
+async def test_no_memory_for_what_waits_is_told_as_such(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And is not taken for the source's fault."""
+
+    async def source() -> AsyncIterator[bytes]:
+        yield b"text"
+
+    monkeypatch.setattr(streams, "bytearray", _NoMemory, raising=False)
+    with pytest.raises(ResourceExhaustedError):
+        await store.attach(source(), declared="text/plain")
 
 
 def descriptors_below(root: Path) -> list[str]:

@@ -367,6 +367,31 @@ except KeyboardInterrupt:
         await worker.finish(done.append, "taken")
         assert done == ["taken"]
 
+    async def test_a_pool_that_cannot_grow_works_with_the_threads_it_has(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A store that could not close would keep its locks."""
+        worker = Worker("w")
+        asked: list[threading.Thread] = []
+
+        def fail(thread: threading.Thread) -> None:
+            asked.append(thread)
+            message = "can't start new thread"
+            raise RuntimeError(message)
+
+        go_on = threading.Event()
+        first = asyncio.create_task(worker.finish(go_on.wait))
+        await asyncio.sleep(0)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", fail)
+            others = [asyncio.create_task(worker.finish(int)) for _ in range(2)]
+            await asyncio.sleep(0)
+        go_on.set()
+
+        assert await asyncio.gather(first, *others) == [True, 0, 0]
+        assert len(asked) == 1
+        worker.close()
+
     async def test_a_thread_that_dies_as_it_begins_is_not_waited_for(
         self, worker: Worker, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -22,6 +22,8 @@ _SQLITE_MIN = (3, 37, 0)  # STRICT tables
 _PRIMARY = 0xFF  # the other bits tell where inside SQLite it happened
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+# SHMMAP: its index of the WAL could not be mapped.
+_NO_MEMORY = {sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP}
 _KINDS: dict[int, Callable[..., AttachstoreError]] = {
     sqlite3.SQLITE_FULL: StorageFullError,
     sqlite3.SQLITE_READONLY: StorageReadOnlyError,
@@ -52,8 +54,7 @@ def translated(error: sqlite3.Error | MemoryError, where: str) -> AttachstoreErr
     name: str = getattr(error, "sqlite_errorname", type(error).__name__)
     reason = f"{error or 'SQLite failed'} ({name})"
     primary = code & _PRIMARY
-    out_of_memory = code == sqlite3.SQLITE_IOERR_NOMEM or primary == sqlite3.SQLITE_NOMEM
-    if out_of_memory or isinstance(error, MemoryError):
+    if code in _NO_MEMORY or isinstance(error, MemoryError):
         return ResourceExhaustedError(where=where, resource="memory", reason=reason)
     if primary in _BUSY:
         holder = "another program that keeps the whole database locked"

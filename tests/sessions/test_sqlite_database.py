@@ -346,6 +346,7 @@ def test_a_sync_that_fails_is_told_before_anything_is_read(
         (sqlite3.SQLITE_IOERR, StorageIOError),
         (sqlite3.SQLITE_IOERR_FSYNC, StorageIOError),
         (sqlite3.SQLITE_IOERR_NOMEM, ResourceExhaustedError),
+        (sqlite3.SQLITE_IOERR_SHMMAP, ResourceExhaustedError),
         (sqlite3.SQLITE_IOERR_SHMSIZE, StorageFullError),
         (sqlite3.SQLITE_NOMEM, ResourceExhaustedError),
         (sqlite3.SQLITE_CANTOPEN, StorageIOError),
