@@ -9,7 +9,7 @@ from typing import Any
 
 from attachstore.disk import Disk
 from attachstore.reference import Reference
-from attachstore.sessions import EmitPolicy, JsonlMedium, SessionLogs, Sessions
+from attachstore.sessions import EmitPolicy, SessionLogs, Sessions
 from attachstore.threads import Worker
 from tests.conformance.session_medium import REFERENCE, confirm
 from tests.faults import InterceptedDisk
@@ -53,7 +53,7 @@ class Opened:
         self, place: JsonlPlace, disk: Disk | None = None, emit: EmitPolicy | None = None
     ) -> None:
         self.worker = Worker("test", 4)
-        self.logs = SessionLogs(JsonlMedium(place.root, disk or Disk()), confirm)
+        self.logs = SessionLogs(place.medium(disk), confirm)
         self.sessions = Sessions(self.logs, self.worker, put)
         self.sessions.emit_policy = emit or EmitPolicy()
 

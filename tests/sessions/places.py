@@ -50,8 +50,8 @@ class JsonlPlace:
         (root / "sessions").mkdir(exist_ok=True)
         (root / "locks").mkdir(exist_ok=True)
 
-    def medium(self) -> JsonlMedium:
-        return JsonlMedium(self.root, self.disk)
+    def medium(self, disk: Disk | None = None) -> JsonlMedium:
+        return JsonlMedium(self.root, disk or self.disk)
 
     def directory(self, session_id: str) -> Path:
         return self.root / "sessions" / escape(session_id)
@@ -156,8 +156,8 @@ class SealedPlace(JsonlPlace):
 class BornSealedPlace(SealedPlace):
     """Every log is sealed as soon as it is there, so that all else happens to sealed logs."""
 
-    def medium(self) -> JsonlMedium:
-        return BornSealedMedium(self.root, self.disk)
+    def medium(self, disk: Disk | None = None) -> JsonlMedium:
+        return BornSealedMedium(self.root, disk or self.disk)
 
 
 class BornSealedMedium(JsonlMedium):

@@ -23,17 +23,19 @@ from attachstore.errors import AttachstoreError, LogPoisonedError, SessionMissin
 from attachstore.sessions import EmitPolicy, Session
 from tests.faults import CHANGES, SYNCS, Effect, FailingDisk
 from tests.sessions.opened import Opened, data_of
-from tests.sessions.places import JsonlPlace
+from tests.sessions.places import BornSealedPlace, JsonlPlace
 
 R = TypeVar("R")
 EFFECTS: list[Effect] = ["none", "half", "done"]
 
 
 class EmitMachine(RuleBasedStateMachine):
+    place_of: type[JsonlPlace] = JsonlPlace
+
     def __init__(self) -> None:
         super().__init__()
         self.directory = Path(tempfile.mkdtemp())
-        self.place = JsonlPlace(self.directory)
+        self.place = self.place_of(self.directory)
         self.runner = asyncio.Runner()
         self.numbers = itertools.count()
         self.taken: list[tuple[int, bool]] = []
@@ -214,5 +216,13 @@ class EmitMachine(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
 
+class SealedEmitMachine(EmitMachine):
+    """The same with a log that is sealed from its first event on, and stays so."""
+
+    place_of = BornSealedPlace
+
+
 TestEmitMachine = EmitMachine.TestCase
+TestSealedEmitMachine = SealedEmitMachine.TestCase
+TestSealedEmitMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestEmitMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

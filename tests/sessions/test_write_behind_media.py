@@ -16,18 +16,19 @@ from attachstore.sessions.medium import LogWriter, SessionMedium
 from attachstore.threads import Worker
 from tests.conformance.session_medium import confirm
 from tests.sessions.opened import data_of, put
-from tests.sessions.places import JsonlPlace, MemoryPlace, SqlitePlace
+from tests.sessions.places import BornSealedPlace, JsonlPlace, MemoryPlace, SqlitePlace
 
 Place = MemoryPlace | JsonlPlace | SqlitePlace
 When = Literal["before", "after"]
 
 
-@pytest.fixture(params=["memory", "jsonl", "sqlite"])
+@pytest.fixture(params=["memory", "jsonl", "sealed", "sqlite"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     kind = str(request.param)
     if kind == "memory":
         return MemoryPlace()
-    return JsonlPlace(tmp_path) if kind == "jsonl" else SqlitePlace(tmp_path)
+    places = {"jsonl": JsonlPlace, "sealed": BornSealedPlace, "sqlite": SqlitePlace}
+    return places[kind](tmp_path)
 
 
 def failing_once(

@@ -25,6 +25,11 @@ async def main():
             session = await store.sessions.load("s-1")
         else:
             session = await store.sessions.create("s-1")
+            if sys.argv[3] == "sealed":
+                await session.append("message", [0, ""])
+                await session.close()
+                await store.sessions.seal("s-1")
+                session = await store.sessions.load("s-1")
         number = session.head
         while True:
             await session.emit("message", [number, "x" * (number % 3000)])
@@ -39,15 +44,16 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("medium", ["jsonl", "sqlite"])
+@pytest.mark.parametrize("form", ["jsonl", "sealed", "sqlite"])
 def test_after_a_kill_every_flushed_event_is_there_and_the_rest_is_a_prefix(
-    tmp_path: Path, medium: str
+    tmp_path: Path, form: str
 ) -> None:
     """At moments that differ from round to round; each round goes on where the last ended."""
     root = tmp_path / "store"
     promised = 0
+    medium = "sqlite" if form == "sqlite" else "jsonl"
     for round_ in range(6):
-        command = [sys.executable, "-c", EMITTER, str(root), medium]
+        command = [sys.executable, "-c", EMITTER, str(root), medium, form]
         emitter = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert emitter.stdout is not None
         flushed = [int(emitter.stdout.readline())]
@@ -64,3 +70,4 @@ def test_after_a_kill_every_flushed_event_is_there_and_the_rest_is_a_prefix(
         assert [number for number, _ in content_of(logs, "s-1")] == list(range(log.head))
         promised = log.head
         logs.close()
+        assert (root / "sessions/s-1/log.jsonl.zst").exists() == (form == "sealed")
