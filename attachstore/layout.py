@@ -21,6 +21,7 @@ from attachstore.disk import (
     Disk,
     ensure_directory,
     is_regular,
+    leads_to,
     read_all,
     remove_quietly,
     storage_errors,
@@ -52,6 +53,7 @@ SESSION_NAMES = {
     SQLITE: (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
 }
 """What below the root holds the session logs, for each medium."""
+_TEMPORARY_PREFIX = "spool-"
 _HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
 
 
@@ -135,7 +137,7 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
             yield from (
                 str(Path(directory, file).relative_to(root))
                 for file in files
-                if not (name == "staging" and file.startswith(("marker-", ".new-")))
+                if not (name == "staging" and file.startswith((_TEMPORARY_PREFIX, ".new-")))
                 and not (name == LOCKS and file == MEDIUM_LOCK)
             )
 
@@ -234,18 +236,32 @@ def _fields(marker: Marker) -> dict[str, Any]:
 @contextlib.contextmanager
 def _written(disk: Disk, root: Path, fields: dict[str, Any]) -> Generator[Path]:
     """A synced temporary file with the marker's text; removed if it still has its name."""
-    temporary = root / "staging" / f"marker-{uuid.uuid4().hex}"
-    ensure_directory(disk, temporary.parent)  # some tools do not restore empty directories
-    descriptor = disk.create(temporary, 0o644)
+    temporary, descriptor = _temporary(disk, root / "staging")
     try:
-        try:
-            write_all(disk, descriptor, json.dumps(fields).encode() + b"\n", 0)
-            disk.sync_file(descriptor)
-        finally:
-            disk.close(descriptor)
+        write_all(disk, descriptor, json.dumps(fields).encode() + b"\n", 0)
+        disk.sync_file(descriptor)
         yield temporary
     finally:
         remove_quietly(disk, temporary)
+        disk.close(descriptor)
+
+
+def _temporary(disk: Disk, staging: Path) -> tuple[Path, int]:
+    """A new file that is swept, as all in staging, once nobody holds it (objects/staging.py)."""
+    ensure_directory(disk, staging)  # some tools do not restore empty directories
+    while True:
+        path = staging / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
+        descriptor = disk.create(path, 0o644)
+        try:
+            with contextlib.suppress(BlockingIOError):  # a sweeper was faster: start again
+                disk.lock(descriptor, exclusive=True, wait=False)
+                if leads_to(disk, path, descriptor):
+                    return path, descriptor
+        except BaseException:
+            remove_quietly(disk, path)
+            disk.close(descriptor)
+            raise
+        disk.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

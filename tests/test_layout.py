@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 from attachstore.disk import Disk
 from attachstore.errors import (
+    AttachstoreError,
     InvalidConfigurationError,
     StoreForeignError,
     StoreLayoutError,
@@ -25,6 +27,8 @@ from attachstore.layout import (
     refuse_foreign,
     write_marker,
 )
+from attachstore.objects.filesystem import FilesystemBackend
+from tests.faults import failing_disks
 
 DISK = Disk()
 
@@ -131,10 +135,19 @@ def test_documents_in_a_directory_called_objects_are_foreign(tmp_path: Path) -> 
 
 def test_what_a_killed_creation_left_is_taken_over(root: Path) -> None:
     (root / "objects" / "blake3" / "00").mkdir(parents=True)
-    (root / "staging" / "marker-123").write_bytes(b"{")
+    (root / "staging" / "spool-123").write_bytes(b"{")
     (root / "lost+found").mkdir()
 
     refuse_foreign(DISK, root)
+
+
+def test_a_killed_creation_leaves_nothing_that_is_not_swept(root: Path) -> None:
+    """Whatever call it was killed at, and whether a store is there by then or not."""
+    for disk in failing_disks(sticky=True):
+        with contextlib.suppress(AttachstoreError):
+            write_marker(disk, root, sessions="jsonl")
+        FilesystemBackend(root, DISK).sweep()
+        assert list((root / "staging").iterdir()) == []
 
 
 def test_missing_parents_are_made_and_each_name_is_synced(tmp_path: Path) -> None:
