@@ -64,14 +64,17 @@ def fault_of_object(path: Path) -> str:
 
 
 def log_of(root: Path, session_id: str) -> StoredLog | None:
-    """A session's log: from its file, plain or sealed, or from the database."""
+    """A session's log, in the medium that the store names: a file, plain or sealed, or a row."""
+    marker = root / "attachstore.json"
+    if marker.exists() and json.loads(marker.read_bytes())["sessions"] == "sqlite":
+        content = _content_in_database(root, session_id)
+        return None if content is None else parse(content)
     folder = root / "sessions" / session_id
     if (folder / "log.jsonl").exists():
         return parse((folder / "log.jsonl").read_bytes())
     if (folder / "log.jsonl.zst").exists():
         return parse(unpacked((folder / "log.jsonl.zst").read_bytes()))
-    content = _content_in_database(root, session_id)
-    return None if content is None else parse(content)
+    return None
 
 
 def unpacked(frames: bytes) -> bytes:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from attachstore import Digest, Offer, Reference, Session, Store
+from attachstore.conversion import convert_sessions
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
 from tests.rigs.journal import Journal
@@ -132,6 +133,12 @@ class Scene:
         with self.operation("unsealed", id=session_id):
             await store.sessions.unseal(session_id)
             self.journal.acknowledge("unsealed", id=session_id)
+
+    async def convert(self, medium: str) -> None:
+        """Move all session logs to another medium; the store is closed."""
+        with self.operation("converted", to=medium):
+            await convert_sessions(self.root, medium, disk=self._disk)
+            self.journal.acknowledge("converted", to=medium)
 
     def _handle(self, session: Session) -> Handle:
         return Handle(self, session, next(self._handles))

@@ -162,6 +162,15 @@ async def append_sealed(scene: Scene) -> None:
         await scene.seal(store, "s-1")
 
 
+async def convert(scene: Scene, medium: str) -> None:
+    """To another medium, and on with the work there."""
+    await scene.convert(medium)
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            await handle.append("converted/1")
+
+
 async def delete(scene: Scene) -> None:
     async with scene.store() as store:
         await scene.delete(store, "s-1")
@@ -220,6 +229,8 @@ SESSION_WORKLOADS = (
     *_both("load-torn-tail", torn_tail, load),
     *_both("repair", damaged, repair),
     *_both("delete", one_session, delete),
+    Workload("convert", partial(one_session, medium=JSONL), partial(convert, medium=SQLITE)),
+    Workload("convert-back", partial(one_session, medium=SQLITE), partial(convert, medium=JSONL)),
     Workload("seal", partial(one_session, medium=JSONL), seal),
     Workload("unseal", sealed, unseal),
     Workload("append-sealed", sealed, append_sealed),
