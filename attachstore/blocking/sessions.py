@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from attachstore import store as asynchronous
 from attachstore.blocking.loop import Loop
+from attachstore.sessions import prepared_session as asynchronous_prepared
 from attachstore.sessions import sessions as asynchronous_sessions
 from attachstore.sessions.event import (
     Event,
@@ -97,6 +98,30 @@ class Session:
         self.close()
 
 
+class PreparedSession:
+    """What `attachstore.Sessions.prepare` returns, with blocking methods."""
+
+    def __init__(self, loop: Loop, prepared: asynchronous_prepared.PreparedSession) -> None:
+        self._loop = loop
+        self._prepared = prepared
+
+    @property
+    def view(self) -> SessionView:
+        return self._prepared.view
+
+    def resume(self, *, close_turn: bool = True) -> Session:
+        return Session(self._loop, self._loop.wait(self._prepared.resume(close_turn=close_turn)))
+
+    def release(self) -> None:
+        self._loop.wait(self._prepared.release())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
 class Sessions:
     """`attachstore.Sessions` with blocking methods."""
 
@@ -117,6 +142,10 @@ class Sessions:
     def load(self, session_id: str, *, close_turn: bool = True) -> Session:
         work = self._sessions.load(session_id, close_turn=close_turn)
         return Session(self._loop, self._loop.wait(work))
+
+    def prepare(self, session_id: str) -> PreparedSession:
+        work = self._sessions.prepare(session_id)
+        return PreparedSession(self._loop, self._loop.wait(work))
 
     def read(
         self, session_id: str, *, after: int = 0, damaged: Damaged = "raise"

@@ -2,14 +2,15 @@
 
     PENDING ──first append──▶ OPEN ──failed append──▶ POISONED
     COLD ────load, append───▶ OPEN
+    PREPARED ─resume────────▶ OPEN
     any ─────close──────────▶ CLOSED
 
 PENDING was created and left nothing on the medium yet; COLD has a log, which this process has
-not opened for writing (a fresh fork).
+not opened for writing (a fresh fork); PREPARED is reserved for a resume (prepared.py).
 
 Invariants
 
- (1) OPEN and POISONED hold the session's claim, the other states do not.
+ (1) OPEN, POISONED and, once it was read, PREPARED hold the session's claim, the others do not.
  (2) `head` is the end of what was acknowledged: durable, and proven by the chain.
  (3) Nothing is written before all events were checked and encoded and every reference in them
      confirmed; then all lines of one append go out in one write, at the head.
@@ -25,12 +26,12 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from attachstore.errors import LogPoisonedError, SequenceConflictError
+from attachstore.errors import LogPoisonedError, SequenceConflictError, SessionBusyError
 from attachstore.reference import Reference
 from attachstore.sessions import record
 from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, events_of, place
-from attachstore.sessions.event import Event, SessionHeader
-from attachstore.sessions.medium import Claim, LogWriter, SessionMedium
+from attachstore.sessions.event import Event, SessionHeader, SessionView
+from attachstore.sessions.medium import Claim, LogReader, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
 from attachstore.threads import CancelFlag
@@ -41,6 +42,7 @@ _logger = logging.getLogger("attachstore")
 class State(enum.Enum):
     PENDING = "pending"
     COLD = "cold"
+    PREPARED = "prepared"
     OPEN = "open"
     POISONED = "poisoned"
     CLOSED = "closed"
@@ -78,6 +80,7 @@ class SessionLog:
         self._claim: Claim | None = None
         self._writer: LogWriter | None = None
         self._poison = ""
+        self._read: tuple[Scan, int] | None = None  # what `prepare` has read, up to where
         self._pid = os.getpid()
 
     @property
@@ -173,6 +176,46 @@ class SessionLog:
                 self.state = State.COLD
                 raise
 
+    def prepare(self, cancel: CancelFlag | None = None) -> SessionView:
+        """Claim the session and read all of it; nothing is changed.
+
+        Raises SessionBusyError, SessionMissingError, LogDamagedError: close it then.
+        """
+        with self.lock:
+            self._check_usable()
+            self._claim = self._medium.claim(self.name)
+            with self._medium.open(self.name) as log:
+                end_bytes = log.settle()
+                scan = self._scan(log, end_bytes, cancel)
+                scan.exhaust().raise_damage()
+            self._read = scan, end_bytes
+            return scan.view()
+
+    def publish(self, *, close_turn: bool, cancel: CancelFlag | None = None) -> None:
+        """Settle what `prepare` has read, and become the session's writer. Closed on error."""
+        with self.lock:
+            claim = self._claim
+            if self.state is not State.PREPARED or claim is None:
+                message = f"session {self.id!r} is not reserved any more, or was resumed"
+                raise ValueError(message)
+            try:
+                self._open_claimed(claim, close_turn=close_turn, cancel=cancel)
+            except BaseException:
+                self.close()
+                raise
+
+    def close_if_prepared(self) -> None:
+        """Close it, unless it was resumed."""
+        with self.lock:
+            if self.state is State.PREPARED:
+                self.close()
+
+    def busy(self) -> SessionBusyError:
+        """What is told to whoever wants the session, which this process has."""
+        doing = "prepares it for a resume" if self.state is State.PREPARED else "has it open"
+        holder = f"this process, which {doing}"
+        return SessionBusyError(where=self.where, session=self.id, holder=holder)
+
     def write_fork(
         self, header: SessionHeader, copied: Head, add: Callable[[bytes], LogWriter]
     ) -> None:
@@ -234,8 +277,12 @@ class SessionLog:
     def _open_claimed(self, claim: Claim, *, close_turn: bool, cancel: CancelFlag | None) -> None:
         writer = self._medium.open_writer(self.name)
         self._claim, self._writer = claim, writer
-        scan = Scan(writer, self.name, where=self.where, end_bytes=writer.settle(), cancel=cancel)
-        scan.exhaust().raise_damage()
+        end_bytes = writer.settle()
+        scan, read_bytes = self._read or (None, None)
+        self._read = None
+        if scan is None or read_bytes != end_bytes:
+            scan = self._scan(writer, end_bytes, cancel)
+            scan.exhaust().raise_damage()
         if scan.tail is not None:
             kept = writer.cut(scan.tail.offset_bytes)
             _logger.warning(
@@ -254,6 +301,9 @@ class SessionLog:
             self._append_bytes(
                 line, Head(event.seq, bytes.fromhex(event.chain), scan.good_bytes + len(line))
             )
+
+    def _scan(self, log: LogReader, end_bytes: int, cancel: CancelFlag | None) -> Scan:
+        return Scan(log, self.name, where=self.where, end_bytes=end_bytes, cancel=cancel)
 
     def _write(self, drafts: Sequence[Draft], events: list[Event] | None) -> None:
         if self.state is State.PENDING:

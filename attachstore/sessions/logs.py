@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attachstore.errors import SessionBusyError, SessionExistsError, SessionMissingError
+from attachstore.errors import SessionExistsError, SessionMissingError, StorageReadOnlyError
 from attachstore.reference import Reference
 from attachstore.sessions import record
 from attachstore.sessions.draft import EVENT_BYTES_MAX
@@ -30,21 +30,19 @@ from attachstore.sessions.event import (
     RepairReport,
     SealReport,
     SessionHeader,
-    SessionSummary,
-    SessionView,
 )
 from attachstore.sessions.fork import add_fork, open_prefix
-from attachstore.sessions.listing import summaries
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.reading import Damaged, read_events, view_of
+from attachstore.sessions.prepared import PreparedLog
+from attachstore.sessions.readable_logs import ReadableLogs
 from attachstore.sessions.repair import cut_damage
 from attachstore.sessions.seal import seal_log, unseal_log
 from attachstore.threads import CancelFlag
 
 
-class SessionLogs:
+class SessionLogs(ReadableLogs):
     """Create, load, read, fork and delete sessions on one medium.
 
     `confirm` is asked about every reference before an event that holds it is written; it raises
@@ -63,14 +61,13 @@ class SessionLogs:
         if not 0 < event_bytes_max <= record.LINE_BYTES_MAX:
             message = f"event_bytes_max must be 1 to {record.LINE_BYTES_MAX}: {event_bytes_max}"
             raise ValueError(message)
-        self.medium = medium
+        super().__init__(medium)
         self._confirm = confirm
         self._event_bytes_max = event_bytes_max
         self._clock = clock
-        self._held: dict[str, SessionLog] = {}
+        self.read_only = False
+        """Nothing is to be written: no session is even reserved."""
         self._guard = threading.Lock()  # of _held; never held while a log's lock is waited for
-        self._closed = False
-        self._pid = os.getpid()
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -86,6 +83,8 @@ class SessionLogs:
         `meta` is plain JSON; its `title` is shown in listings. `cwd` defaults to the process's
         own. Raises SessionExistsError, InvalidSessionIdError, InvalidEventError.
         """
+        if self.read_only:  # the medium would say so at the first append only
+            raise StorageReadOnlyError(where=self.medium.location, reason="it was opened read-only")
         name = SessionName.of(session_id)
         header = self._new_header(name, meta or {}, cwd=cwd, parent=None)
         return self._reserve(self._new_log(name, header, State.PENDING))
@@ -104,6 +103,8 @@ class SessionLogs:
         name = SessionName.of(session_id)
         while True:
             log, is_new = self._hold_cold(name)
+            if log.state is State.PREPARED:
+                raise log.busy()
             if log.state is State.POISONED:
                 log.close()
                 continue
@@ -116,6 +117,36 @@ class SessionLogs:
                     continue  # closed by another thread while we waited for it
                 raise
             return log
+
+    def prepare(self, session_id: str, *, cancel: CancelFlag | None = None) -> PreparedLog:
+        """Reserve a session for a resume, and read what that would find; nothing is changed.
+
+        Of several that prepare or load a session, here or in another process, one has it: the
+        others are refused until it is released. A session that this object holds is not to be
+        had: `load` hands it out.
+
+        Raises SessionMissingError, SessionBusyError, LogDamagedError.
+        """
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        if held is not None:
+            if held.state is not State.POISONED:
+                raise held.busy()
+            held.close()
+        log = self._new_log(name, SessionHeader(id=name.id, created_at=""), State.PREPARED)
+        if not self.medium.exists(name):  # a claim would leave a lock of no session
+            raise SessionMissingError(where=log.where, session=name.id)
+        with self._guard:
+            self._check_open()
+            held = self._held.setdefault(name.segment, log)
+        if held is not log:
+            raise held.busy()
+        try:
+            return PreparedLog(log, log.prepare(cancel))
+        except BaseException:
+            log.close()
+            raise
 
     def append(
         self,
@@ -173,6 +204,8 @@ class SessionLogs:
         name = SessionName.of(session_id)
         self._check_open()
         held = self._held.get(name.segment)
+        if held is not None and held.state is State.PREPARED:
+            raise held.busy()
         was_pending = held is not None and held.state is State.PENDING
         if held is not None:
             held.close()
@@ -222,65 +255,6 @@ class SessionLogs:
         finally:
             self.medium.close()
 
-    # -- reading ---------------------------------------------------------------------------
-
-    def events(
-        self,
-        session_id: str,
-        *,
-        after: int = 0,
-        damaged: Damaged = "raise",
-        cancel: CancelFlag | None = None,
-    ) -> Iterator[Event]:
-        """The events with a `seq` above `after`, in order, each proven by the chain.
-
-        What lies before `after` is not read, unless it is not found or "resync" is asked for: the
-        cost is that of the suffix, and the proof begins with the chain of event `after`, as it
-        stands in the log. An uncommitted tail is passed over. At damage: "raise" LogDamagedError
-        after the last good event, "stop" without a word, or "resync" and go on with every later
-        line that parses, `verified` False where its own predecessor is not the event before it.
-
-        Raises SessionMissingError.
-        """
-        if damaged not in {"raise", "stop", "resync"}:
-            message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
-            raise ValueError(message)
-        name = SessionName.of(session_id)
-        self._check_open()
-        held = self._held.get(name.segment)
-        return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
-
-    def inspect(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
-        """Read and check the whole log; report head, tail, damage and what a load would add.
-
-        Raises SessionMissingError, LogDamagedError (the header: there is nothing to show).
-        """
-        name = SessionName.of(session_id)
-        self._check_open()
-        held = self._held.get(name.segment)
-        return view_of(self.medium, name, held, strict=False, cancel=cancel)
-
-    def verify(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
-        """As `inspect`, but damage is raised: LogDamagedError with line, offset and reason."""
-        name = SessionName.of(session_id)
-        self._check_open()
-        held = self._held.get(name.segment)
-        return view_of(self.medium, name, held, strict=True, cancel=cancel)
-
-    def list(self, *, cancel: CancelFlag | None = None) -> list[SessionSummary]:
-        """Every session that has a log, also those with a problem, in order of their names."""
-        self._check_open()
-        found: list[SessionSummary] = []
-        for summary in summaries(self.medium):
-            if cancel is not None:
-                cancel.check()
-            found.append(summary)
-        return found
-
-    def held(self, session_id: str) -> SessionLog | None:
-        """The session as this object holds it, if it does."""
-        return self._held.get(SessionName.of(session_id).segment)
-
     # -- parts -----------------------------------------------------------------------------
 
     def _reserve(self, log: SessionLog) -> SessionLog:
@@ -308,10 +282,8 @@ class SessionLogs:
         held = self._held.get(name.segment)
         if held is not None and held.state is State.POISONED:
             held.close()
-        elif held is not None and held.state is State.OPEN:
-            raise SessionBusyError(
-                where=held.where, session=name.id, holder="this process, which has it open"
-            )
+        elif held is not None and held.state in {State.OPEN, State.PREPARED}:
+            raise held.busy()
         if not self.medium.exists(name):
             raise SessionMissingError(where=self.medium.where(name), session=name.id)
         claim = self.medium.claim(name)
@@ -372,14 +344,6 @@ class SessionLogs:
 
     def _now(self) -> str:
         return record.timestamp(self._clock())
-
-    def _check_open(self) -> None:
-        if self._pid != os.getpid():
-            message = "the store was opened before os.fork(); open it again in the child"
-            raise ValueError(message)
-        if self._closed:
-            message = "the store is closed"
-            raise ValueError(message)
 
 
 def _absolute(cwd: str | Path | None) -> str | None:

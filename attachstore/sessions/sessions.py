@@ -30,6 +30,8 @@ from attachstore.sessions.lineage import Branch, Divergence, divergence, tree
 from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.names import SessionName
+from attachstore.sessions.prepared import PreparedLog
+from attachstore.sessions.prepared_session import PreparedSession
 from attachstore.sessions.reading import Damaged
 from attachstore.sessions.session import Put, Session
 from attachstore.sessions.session_writer import SessionWriter
@@ -99,6 +101,23 @@ class Sessions:
         finally:
             self._loading[session_id] -= 1
             self._loading += Counter()  # forget zeros
+
+    async def prepare(self, session_id: str) -> PreparedSession:
+        """Reserve a session for a resume, and read what that would find; nothing is changed.
+
+        Two resumers cannot both win: of all that `prepare` or `load` a session, here or in other
+        processes, one has it until it is released. So a session that is held here cannot be
+        prepared. `PreparedSession.resume` goes on where `load` would.
+
+        Raises SessionMissingError, SessionBusyError, LogDamagedError.
+        """
+        self._check_open()
+
+        def prepare(cancel: CancelFlag) -> PreparedLog:
+            return self._logs.prepare(session_id, cancel=cancel)
+
+        prepared = await self._worker.hold(PreparedLog.release, prepare)
+        return PreparedSession(prepared, self._worker, self._session)
 
     def read(
         self, session_id: str, *, after: int = 0, damaged: Damaged = "raise"

@@ -9,9 +9,10 @@ import pytest
 from attachstore.errors import LogDamagedError, LogPoisonedError, SessionBusyError
 from attachstore.sessions import SessionLogs
 from tests.conformance.session_place import Place, confirm, content_of, filled
+from tests.conformance.session_prepare import SessionPrepareConformance
 
 
-class SessionWriterConformance:
+class SessionWriterConformance(SessionPrepareConformance):
     """Part of `SessionMediumConformance`."""
 
     @pytest.fixture

@@ -1,0 +1,92 @@
+"""ReadableLogs: what can be asked of the sessions on a medium. Takes no claim, writes nothing.
+
+The part of `SessionLogs` that reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from attachstore.sessions.event import Event, SessionSummary, SessionView
+from attachstore.sessions.listing import summaries
+from attachstore.sessions.log import SessionLog
+from attachstore.sessions.medium import SessionMedium
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.reading import Damaged, read_events, view_of
+from attachstore.threads import CancelFlag
+
+
+class ReadableLogs:
+    """All methods block, and may be called from any thread."""
+
+    def __init__(self, medium: SessionMedium) -> None:
+        self.medium = medium
+        self._held: dict[str, SessionLog] = {}  # by segment: what this process may write
+        self._closed = False
+        self._pid = os.getpid()
+
+    def events(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        damaged: Damaged = "raise",
+        cancel: CancelFlag | None = None,
+    ) -> Iterator[Event]:
+        """The events with a `seq` above `after`, in order, each proven by the chain.
+
+        What lies before `after` is not read, unless it is not found or "resync" is asked for: the
+        cost is that of the suffix, and the proof begins with the chain of event `after`, as it
+        stands in the log. An uncommitted tail is passed over. At damage: "raise" LogDamagedError
+        after the last good event, "stop" without a word, or "resync" and go on with every later
+        line that parses, `verified` False where its own predecessor is not the event before it.
+
+        Raises SessionMissingError.
+        """
+        if damaged not in {"raise", "stop", "resync"}:
+            message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
+            raise ValueError(message)
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+
+    def inspect(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
+        """Read and check the whole log; report head, tail, damage and what a load would add.
+
+        Raises SessionMissingError, LogDamagedError (the header: there is nothing to show).
+        """
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return view_of(self.medium, name, held, strict=False, cancel=cancel)
+
+    def verify(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
+        """As `inspect`, but damage is raised: LogDamagedError with line, offset and reason."""
+        name = SessionName.of(session_id)
+        self._check_open()
+        held = self._held.get(name.segment)
+        return view_of(self.medium, name, held, strict=True, cancel=cancel)
+
+    def list(self, *, cancel: CancelFlag | None = None) -> list[SessionSummary]:
+        """Every session that has a log, also those with a problem, in order of their names."""
+        self._check_open()
+        found: list[SessionSummary] = []
+        for summary in summaries(self.medium):
+            if cancel is not None:
+                cancel.check()
+            found.append(summary)
+        return found
+
+    def held(self, session_id: str) -> SessionLog | None:
+        """The session as this object holds it, if it does."""
+        return self._held.get(SessionName.of(session_id).segment)
+
+    def _check_open(self) -> None:
+        if self._pid != os.getpid():
+            message = "the store was opened before os.fork(); open it again in the child"
+            raise ValueError(message)
+        if self._closed:
+            message = "the store is closed"
+            raise ValueError(message)
