@@ -26,12 +26,17 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from attachstore.errors import LogPoisonedError, SequenceConflictError, SessionBusyError
+from attachstore.errors import (
+    AttachstoreError,
+    LogPoisonedError,
+    SequenceConflictError,
+    SessionBusyError,
+)
 from attachstore.reference import Reference
 from attachstore.sessions import record
 from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, events_of, place
 from attachstore.sessions.event import Event, SessionHeader, SessionView
-from attachstore.sessions.medium import Claim, LogReader, LogWriter, SessionMedium
+from attachstore.sessions.medium import Claim, LogReader, LogWriter, RestingWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
 from attachstore.threads import CancelFlag
@@ -79,6 +84,7 @@ class SessionLog:
         self._on_close = on_close
         self._claim: Claim | None = None
         self._writer: LogWriter | None = None
+        self._resting: RestingWriter | None = None  # the same one, if it can rest
         self._poison = ""
         self._read: tuple[Scan, int] | None = None  # what `prepare` has read, up to where
         self._pid = os.getpid()
@@ -241,9 +247,27 @@ class SessionLog:
         with self.lock:
             if self.state is State.CLOSED:
                 return
-            self.state = State.CLOSED
-            self._on_close(self)
-            self._let_go()
+            try:
+                self.rest()
+            finally:
+                self.state = State.CLOSED
+                self._on_close(self)
+                self._let_go()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its writer keeps something behind the log's end, for the next events."""
+        resting = self._resting
+        return resting is not None and resting.is_ready
+
+    def rest(self) -> None:
+        """Let the log be as others like to find it: nobody writes for a while. Never raises."""
+        with self.lock:
+            if self.state is State.OPEN and self._resting is not None:
+                try:
+                    self._resting.rest(self.acknowledged.size_bytes)
+                except AttachstoreError as error:  # whoever opens it next tries again
+                    _logger.info("session %r: room was not cut back: %s", self.id, error)
 
     def close_if_cold(self) -> None:
         """Close it, if nobody has opened it for writing."""
@@ -276,7 +300,8 @@ class SessionLog:
 
     def _open_claimed(self, claim: Claim, *, close_turn: bool, cancel: CancelFlag | None) -> None:
         writer = self._medium.open_writer(self.name)
-        self._claim, self._writer = claim, writer
+        self._claim = claim
+        self._hold(writer)
         end_bytes = writer.settle()
         scan, read_bytes = self._read or (None, None)
         self._read = None
@@ -292,6 +317,8 @@ class SessionLog:
                 scan.tail.offset_bytes,
                 kept,
             )
+        if self._resting is not None:  # another one may have died busy
+            self._resting.rest(scan.good_bytes)
         self.header = scan.header
         self.acknowledged = Head(scan.seq, scan.chain, scan.good_bytes)
         self.state = State.OPEN
@@ -328,7 +355,7 @@ class SessionLog:
         """Header and first batch appear together; after a failure neither is there."""
         claim = self._medium.claim(self.name)
         try:
-            self._writer = self._medium.add(self.name, [content])
+            self._hold(self._medium.add(self.name, [content]))
             self._claim = claim
             self.acknowledged = head
             self.state = State.OPEN
@@ -347,8 +374,12 @@ class SessionLog:
             _logger.warning("session %r is poisoned: %s", self.id, error)
             raise
 
+    def _hold(self, writer: LogWriter) -> None:
+        self._writer = writer
+        self._resting = writer if isinstance(writer, RestingWriter) else None
+
     def _let_go(self) -> None:
-        writer, self._writer = self._writer, None
+        writer, self._writer, self._resting = self._writer, None, None
         claim, self._claim = self._claim, None
         try:
             if writer is not None:

@@ -16,6 +16,7 @@ from attachstore.disk import Disk, read_all, storage_errors, write_all
 from attachstore.errors import LogPoisonedError
 from attachstore.promise import Promise
 from attachstore.sessions.names import SessionName
+from attachstore.sessions.room import Room, content_size
 from attachstore.sessions.torn import TORN, keep_end
 
 
@@ -30,6 +31,7 @@ class LogFile:
         self._path = path
         self._name = name
         self._promise = promise
+        self._room = Room(disk)
 
     def __enter__(self) -> Self:
         return self
@@ -39,7 +41,9 @@ class LogFile:
 
     def size(self) -> int:
         with storage_errors(self._path):
-            return self._disk.status_open(self._open_descriptor()).st_size
+            descriptor = self._open_descriptor()
+            file_bytes = self._disk.status_open(descriptor).st_size
+            return content_size(self._disk, descriptor, file_bytes)
 
     def read(self, offset_bytes: int, size_bytes: int) -> bytes:
         with storage_errors(self._path):
@@ -59,9 +63,22 @@ class LogFile:
         self._promise.check()
         with storage_errors(self._path):
             descriptor = self._open_descriptor()
-            check_end(self._disk, descriptor, offset_bytes, self._path, self._name)
+            file_bytes = self._room.file_bytes(offset_bytes)
+            check_end(self._disk, descriptor, file_bytes, self._path, self._name)
             write_all(self._disk, descriptor, data, offset_bytes)
+            end_bytes = offset_bytes + len(data)
+            file_bytes = self._room.add(descriptor, end_bytes, len(data), file_bytes)
             self._disk.sync_data(descriptor)
+            self._room.acknowledge(end_bytes, file_bytes)
+
+    @property
+    def is_ready(self) -> bool:
+        """See medium.RestingWriter, as for `rest`."""
+        return self._room.is_there
+
+    def rest(self, end_bytes: int) -> None:
+        with storage_errors(self._path):
+            self._room.cut_back(self._open_descriptor(), end_bytes)
 
     def cut(self, offset_bytes: int) -> str:
         self._promise.check()

@@ -68,6 +68,20 @@ class LogWriter(LogReader, Protocol):
         ...
 
 
+@runtime_checkable
+class RestingWriter(LogWriter, Protocol):
+    """A writer that keeps something ready behind the log's end while it is busy."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it does so now."""
+        ...
+
+    def rest(self, end_bytes: int) -> None:
+        """Leave nothing behind the log, which ends at `end_bytes`: nobody appends for a while."""
+        ...
+
+
 class Claim(Protocol):
     """The right to write one session, of one holder at a time."""
 

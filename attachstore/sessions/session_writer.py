@@ -16,7 +16,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import weakref
 from collections.abc import Sequence
 
 from attachstore.errors import LogPoisonedError
@@ -27,6 +29,9 @@ from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.write_behind import EmitPolicy, WriteBehind
 from attachstore.threads import CancelFlag, Worker, joined
+
+REST_AFTER_S = 1.0
+"""Without a write, a log is cut back to what other programs expect of it."""
 
 
 class SessionWriter:
@@ -48,6 +53,9 @@ class SessionWriter:
         self._unsaved = unsaved
         self._closing: asyncio.Task[None] | None = None
         self._released = False
+        self._touched_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._resting: asyncio.Task[None] | None = None  # kept, or it might be collected
         self._pid = os.getpid()
 
     @property
@@ -85,7 +93,10 @@ class SessionWriter:
             return self.log.append_drafts(drafts, after=after, cancel=cancel)
 
         async with self.queue.turn():  # threads would take turns in any order
-            return await self._worker.run(append)
+            try:
+                return await self._worker.run(append)
+            finally:
+                self._touch()
 
     async def adopt(self, other: SessionWriter) -> None:
         self._check_open()
@@ -134,6 +145,33 @@ class SessionWriter:
             self._unsaved.add(self)
         else:
             self._unsaved.discard(self)
+            self._touch()
+
+    def _touch(self) -> None:
+        """Something was written: once nothing was for a while, the log is let rest."""
+        if self.log.is_ready:
+            loop = asyncio.get_running_loop()
+            self._touched_s = loop.time()
+            if self._timer is None:
+                self._set_timer(REST_AFTER_S)
+
+    def rest_if_idle(self) -> None:
+        """The timer's business."""
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        busy_s = self._touched_s + REST_AFTER_S - loop.time()
+        if busy_s > 0:
+            self._set_timer(busy_s)
+        elif not self.closed:
+            self._resting = loop.create_task(self._rest())
+
+    def _set_timer(self, after_s: float) -> None:
+        this: weakref.ref[SessionWriter] = weakref.ref(self)  # a timer keeps nobody alive
+        self._timer = asyncio.get_running_loop().call_later(after_s, _rest_if_idle, this)
+
+    async def _rest(self) -> None:
+        with contextlib.suppress(ValueError):  # the store was closed meanwhile
+            await self._worker.finish(self.log.rest)
 
     def _check_open(self) -> None:
         if self.closed:
@@ -141,3 +179,9 @@ class SessionWriter:
 
     def _closed(self) -> ValueError:
         return ValueError(f"session {self.id!r} is closed")
+
+
+def _rest_if_idle(writer: weakref.ref[SessionWriter]) -> None:
+    there = writer()
+    if there is not None:
+        there.rest_if_idle()
