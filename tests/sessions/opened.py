@@ -27,16 +27,17 @@ async def put(source: Any, *, name: str | None = None, declared: str | None = No
 
 
 class GateDisk(InterceptedDisk):
-    """Stops before one kind of call until it is let go on."""
+    """Stops before one kind of call, at paths that end so, until it is let go on."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, path_end: str = "") -> None:
         super().__init__()
         self.method = method
+        self.path_end = path_end
         self.reached = threading.Event()
         self.go_on = threading.Event()
 
     def intercept(self, method: str, call: Any, arguments: tuple[Any, ...]) -> Any:
-        if method == self.method:
+        if method == self.method and str(arguments[0]).endswith(self.path_end):
             self.reached.set()
             assert self.go_on.wait(30)
         return call()

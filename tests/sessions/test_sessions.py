@@ -225,7 +225,7 @@ async def test_a_cancelled_load_leaves_the_session_to_a_second_loader(place: Jso
 
 
 async def test_a_cancelled_fork_leaves_all_of_it_or_nothing(place: JsonlPlace) -> None:
-    disk = GateDisk("sync_directory")
+    disk = GateDisk("sync_directory", "s-2")  # where the fork is; the parent is synced before
     opened = Opened(place)
     session = await opened.sessions.create("s-1")
     await session.append("message", 1)
