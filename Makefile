@@ -37,6 +37,10 @@ bench: .venv/development ## ratios to the floor, measured on this disk
 proof: .venv/development programs ## every rig at full scale, and docs/reliability.md from it; hours
 	@$(bin)/python -m tests.rigs
 
+.PHONY: peers
+peers: .venv/development ## what the benchmarks compare with, in .peers only
+	@$(pip) install --upgrade --target .peers openai-agents
+
 .PHONY: fuzz
 fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, findings in .fuzz/
 	@$(bin)/python -m tests.fuzz.admission --seconds $(SECONDS_EACH) --folder .fuzz

@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,21 +76,28 @@ class Plan:
 async def interleave(
     ours: Side, floor: Side, *, rounds: int, prepare: Callable[[], None] = lambda: None
 ) -> tuple[float, ...]:
-    """Time both sides `rounds` times, after one round that does not count.
+    """Time both sides `rounds` times; the quotient of each round. As `spent`."""
+    each = await spent([ours, floor], rounds=rounds, prepare=prepare)
+    return tuple(ours_ns / floor_ns for ours_ns, floor_ns in each)
+
+
+async def spent(
+    sides: Sequence[Side], *, rounds: int, prepare: Callable[[], None] = lambda: None
+) -> list[tuple[int, ...]]:
+    """Nanoseconds of each side, round by round, after one round that does not count.
 
     `prepare` is called before each round, outside the clock.
     """
-    ratios = list[float]()
-    for round_number in range(rounds + 1):
+    found = list[tuple[int, ...]]()
+    for _ in range(rounds + 1):
         prepare()
-        spent_ns = dict[Side, int]()
-        for side in random.sample([ours, floor], 2):
+        spent_ns = [0] * len(sides)
+        for index in random.sample(range(len(sides)), len(sides)):
             start_ns = time.perf_counter_ns()
-            await side()
-            spent_ns[side] = time.perf_counter_ns() - start_ns
-        if round_number:
-            ratios.append(spent_ns[ours] / spent_ns[floor])
-    return tuple(ratios)
+            await sides[index]()
+            spent_ns[index] = time.perf_counter_ns() - start_ns
+        found.append(tuple(spent_ns))
+    return found[1:]
 
 
 def noise(size_bytes: int) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import events
 from benchmarks.__main__ import ALL
 from benchmarks.measure import Measure, Plan, Question, Row, interleave, kibibytes, table
 from benchmarks.place import best_place
@@ -68,6 +69,50 @@ async def test_both_sides_run_in_every_round_and_not_always_in_the_same_order() 
     assert len(ratios) == 50
     assert set(rounds) == {"ours floor ", "floor ours "}
     assert len(rounds) == 51
+
+
+PEER = """
+import sqlite3
+
+class SQLiteSession:
+    def __init__(self, session_id, path):
+        self.connection = sqlite3.connect(path)
+        self.connection.execute("PRAGMA journal_mode = WAL")
+        self.connection.execute("CREATE TABLE item (item TEXT)")
+
+    async def add_items(self, items):
+        self.connection.execute("INSERT INTO item VALUES (?)", (repr(items),))
+        self.connection.commit()
+
+    def close(self):
+        self.connection.close()
+"""
+
+
+async def test_a_peer_is_measured_if_it_is_there_and_named_if_it_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is installed for the benchmark alone, so it may be missing, but not unnoticed."""
+    folder = tmp_path / "peers" / "agents" / "memory"
+    monkeypatch.setattr(events, "PEERS", tmp_path / "peers")
+    (tmp_path / "without").mkdir()
+    rows = await events.measure(Plan(directory=tmp_path / "without", quick=True))
+    assert [row for row in rows if events.PEER in row.question.text] == []
+    assert "SQLiteSession.add_items: not measured" in capsys.readouterr().err
+
+    folder.mkdir(parents=True)
+    (folder / "sqlite_session.py").write_text(PEER)
+    (tmp_path / "with").mkdir()
+    try:
+        rows = await events.measure(Plan(directory=tmp_path / "with", quick=True))
+    finally:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "agents"]:
+            del sys.modules[name]
+    assert [row.question.text for row in rows if events.PEER in row.question.text] == [
+        "append / SQLiteSession.add_items",
+        "emit, flush / SQLiteSession.add_items",
+    ]
+    assert capsys.readouterr().err == ""
 
 
 def test_a_row_is_met_by_its_median_and_shows_its_spread() -> None:
