@@ -19,6 +19,7 @@ from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
 from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all, drop, indexed
 from attachstore.attachment import Attachment, Content
+from attachstore.closing import Closing
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
 from attachstore.errors import StorageReadOnlyError
@@ -46,7 +47,7 @@ from attachstore.streams import (
     gather,
     is_stream,
 )
-from attachstore.threads import THREADS_MAX, Worker, to_the_end
+from attachstore.threads import THREADS_MAX, Worker
 
 
 class Store:
@@ -80,6 +81,7 @@ class Store:
         medium = JsonlMedium(root, disk)  # until the store's own is known
         self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
         self.sessions = Sessions(self.logs, self._worker, self.put)
+        self._closing = Closing(self.sessions, self.objects, self._worker, self._pool)
         deep = DeepCheck(policy, decoders)
         self._scanner = Scanner(root, self.objects, self.logs, disk, deep)
         self.marker: layout.Marker | None = None
@@ -147,19 +149,12 @@ class Store:
         return await self._worker.finish(self.objects.sweep)
 
     async def close(self) -> None:
-        """Write what was emitted, release every session, end threads and workers. Safe to repeat.
+        """Write what was emitted, release every session, end threads and workers.
 
-        If events could not be written all is closed and the error raised: `Session.adopt`.
+        All calls share one outcome. If events could not be written all is closed and the error
+        raised: see `Session.adopt`.
         """
-        if self._worker.closed:
-            return
-        try:
-            await to_the_end(self.sessions.close_all())
-            await self._worker.finish(self.objects.close)
-        finally:
-            self._worker.close()
-            if self._pool is not None:
-                self._pool.close()
+        await self._closing()
 
     async def __aenter__(self) -> Self:
         return self
