@@ -275,15 +275,15 @@ class FilesystemBackend:
         try:
             status = self._disk.status(shard)
         except FileNotFoundError:
-            # Some tools do not restore empty directories. Its name must be durable before
-            # anything in it is promised.
-            ensure_directory(self._disk, shard)
-            self._promise.sync_directory(self._objects)
+            ensure_directory(self._disk, shard)  # some tools do not restore empty directories
             status = self._disk.status(shard)
         if not stat.S_ISDIR(status.st_mode):
             raise StoreLayoutError(
                 where=place(shard), reason=f"it is {kind_of(status)}, not a directory"
             )
+        # Its name must be durable before anything in it is promised, whoever has made it: a
+        # process that was killed may not have got so far.
+        self._promise.sync_directory(self._objects)
         self._sound_shards.add(shard.name)
 
     def _is_stale(self, path: Path) -> bool:

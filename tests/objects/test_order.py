@@ -47,6 +47,7 @@ def test_bytes_are_synced_before_their_name_and_the_name_before_the_promise(root
         ("open_temporary", "staging"),
         ("write", UNNAMED),
         ("sync_file", UNNAMED),
+        ("sync_directory", "objects/blake3"),  # the shard's own name, once per handle and shard
         ("link_open_file", f"{UNNAMED} {OBJECT}"),
         ("sync_directory", SHARD),
     ]
@@ -63,6 +64,7 @@ def test_spooled_bytes_are_not_written_a_second_time(root: Path) -> None:
         "open_temporary",
         "write",
         "sync_file",
+        "sync_directory",
         "link_open_file",
         "sync_directory",
     ]
@@ -78,6 +80,7 @@ def test_a_named_temporary_file_takes_the_same_steps(root: Path) -> None:
         ("create", "staging/spool-<random>"),
         ("write", "staging/spool-<random>"),
         ("sync_file", "staging/spool-<random>"),
+        ("sync_directory", "objects/blake3"),
         ("link", f"staging/spool-<random> {OBJECT}"),
         ("sync_directory", SHARD),
         ("unlink", "staging/spool-<random>"),

@@ -119,6 +119,16 @@ def commit_into_a_missing_shard(world: Path, disk: Disk, acknowledge: Acknowledg
     commit(world, disk, acknowledge)
 
 
+def commit_into_the_shard_of_a_killed_maker(
+    world: Path, disk: Disk, acknowledge: Acknowledge
+) -> None:
+    """Another process has made the directory, and was killed before it could sync its name."""
+    shard = object_path(world / "store").parent
+    disk.remove_directory(shard)
+    disk.make_directory(shard)
+    commit(world, disk, acknowledge)
+
+
 def commit_duplicate(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
     """Somebody has copied a shard into place, with plain tools and without any sync."""
     path = object_path(world / "store")
@@ -228,6 +238,9 @@ WORK = {
     "commit spooled": Work(an_empty_store, commit_spooled, check_commit),
     "commit staged ahead": Work(an_empty_store, commit_staged_ahead, check_commit),
     "missing shard": Work(an_empty_store, commit_into_a_missing_shard, check_commit),
+    "killed maker's shard": Work(
+        an_empty_store, commit_into_the_shard_of_a_killed_maker, check_commit
+    ),
     "duplicate": Work(an_empty_store, commit_duplicate, check_duplicate),
     "heal": Work(a_store_with_a_bad_object, heal, check_heal),
     "heal, plain disk": Work(a_store_with_a_bad_object, heal_on_a_plain_disk, check_heal),
