@@ -42,6 +42,7 @@ class Coverage:
         self._ended: dict[int, Batch] = {}
         self._next_number = 0
         self._next_save_s = 0.0
+        self._stays = False
         self._again = {
             suspect.finding.digest
             for suspect in self._before.found
@@ -52,6 +53,10 @@ class Coverage:
             for suspect in self._before.found
             if suspect.finding.quarantined
         }
+
+    def stay(self) -> None:
+        """Something could not be listed: its objects are not read, so nothing more is covered."""
+        self._stays = True
 
     def tasks(self, table: ObjectTable) -> Iterator[Task]:
         """What is still to be checked, listed objects in ascending order first."""
@@ -86,6 +91,8 @@ class Coverage:
         self._ended[batch.number] = batch
         while (ended := self._ended.pop(self._next_number, None)) is not None:
             self._next_number += 1
+            if self._stays:
+                continue
             last = ended.last if ended.last is not None else self._now.upto
             self._now = replace(
                 self._now,

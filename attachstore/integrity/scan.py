@@ -141,6 +141,8 @@ class _Scan:
             for entry in self._objects.backend.entries():
                 self._tick()
                 lister.take(entry)
+        if any(found.digest is None for found in self._report.findings):
+            self._coverage.stay()
         self._meter.objects_total = len(self._table)
         self._meter.bytes_total = self._table.size_bytes
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
 from attachstore.integrity import Kind, Phase, Progress, ScanReport, checking
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Subject
+from attachstore.objects.backend import Entry, EntryKind
 from attachstore.objects.memory import MemoryBackend
 from attachstore.threads import Cancelled
 from tests.faults import InterceptedDisk, failing_disks
@@ -135,6 +136,26 @@ def test_an_interrupted_scan_goes_on_with_what_is_not_covered(
     assert report.resumed is not None
     assert report.resumed.objects == done
     assert not place.exists()
+
+
+def test_what_could_not_be_listed_is_not_covered(
+    shop: Workshop, backend: Watched, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A directory that could not be listed hides its objects; the scan that goes on sees them."""
+    digest = damage(backend, 3)
+    entries = backend.entries
+
+    def without() -> Iterator[Entry]:
+        yield Entry(kind=EntryKind.UNREADABLE, path="objects/blake3/00", size_bytes=0)
+        yield from (entry for entry in entries() if entry.digest != digest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(backend, "entries", without)
+        interrupted(shop, place, OBJECTS - 1)
+
+    report = shop.scan(checkpoint=at(place))
+
+    assert [(it.kind, it.digest) for it in report.findings] == [(Kind.OBJECT_CORRUPT, digest)]
 
 
 def test_what_was_found_before_is_in_the_report_with_all_who_use_it(
