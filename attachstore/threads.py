@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -160,9 +161,7 @@ class Worker:
         try:
             self._pool.put(lambda: _run(call, loop, work))
         except RuntimeError as error:  # "can't start new thread"
-            raise ResourceExhaustedError(
-                where="thread pool", resource="threads", reason=str(error)
-            ) from None
+            raise _no_threads(error) from None
         return work
 
 
@@ -276,6 +275,30 @@ class _Pool:
             del job  # and all it holds, while this thread waits for the next
             with self._guard:
                 self._idle += 1
+
+
+class ThreadPool(_Pool):
+    """A pool whose jobs have outcomes, for code that is in a thread itself."""
+
+    def submit(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        """Raises ResourceExhaustedError as `Worker` does."""
+        outcome = Future[R]()
+
+        def job() -> None:
+            try:
+                outcome.set_result(call(*args, **kwargs))
+            except BaseException as error:  # noqa: BLE001 - raised where the outcome is asked for
+                outcome.set_exception(error)
+
+        try:
+            self.put(job)
+        except RuntimeError as error:
+            raise _no_threads(error) from None
+        return outcome
+
+
+def _no_threads(error: RuntimeError) -> ResourceExhaustedError:
+    return ResourceExhaustedError(where="thread pool", resource="threads", reason=str(error))
 
 
 class _Thread(threading.Thread):

@@ -19,7 +19,7 @@ import pytest
 
 from attachstore import threads
 from attachstore.errors import ResourceExhaustedError
-from attachstore.threads import CancelFlag, Cancelled, Worker
+from attachstore.threads import CancelFlag, Cancelled, ThreadPool, Worker
 from tests.descriptors import open_descriptors
 from tests.objects.samples import attachment, make_store, names_in, spooled
 
@@ -488,3 +488,27 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     assert len(there) >= finished
     assert all(store.verify(digest).error is None for digest in there)
     assert open_descriptors() <= before
+
+
+class TestAPoolForCodeThatIsInAThreadItself:
+    def test_each_job_has_its_outcome(self) -> None:
+        pool = ThreadPool("p", 2)
+
+        doubled = [pool.submit(lambda number: 2 * number, number) for number in range(20)]
+        failed = pool.submit(int, "no number")
+        pool.end()
+        pool.join()
+
+        assert [outcome.result() for outcome in doubled] == list(range(0, 40, 2))
+        with pytest.raises(ValueError, match="no number"):
+            failed.result()
+
+    def test_no_thread_at_all_is_a_typed_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def never(_bootstrap: object, _arguments: object) -> None:
+            """As a thread that finds no memory for its first steps."""
+
+        monkeypatch.setattr(threading, "_start_new_thread", never)
+        monkeypatch.setattr(threads, "_BEGINNING_S", 0.01)
+
+        with pytest.raises(ResourceExhaustedError):
+            ThreadPool("p", 2).submit(int)

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from attachstore.admission.probe import differences, probe
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import BLOCK_BYTES
-from attachstore.errors import AttachstoreError, ObjectCorruptError, ResourceExhaustedError
+from attachstore.errors import AttachstoreError, ObjectCorruptError
 from attachstore.integrity.decoding import Decoded, DeepCheck
 from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.table import Claim
 from attachstore.objects.backend import ObjectBackend, StoredObject
 from attachstore.objects.reading import file_of
 from attachstore.objects.verification import read_block
-from attachstore.threads import CancelFlag
+from attachstore.threads import CancelFlag, ThreadPool
 
 BATCH_OBJECTS_MAX = 64
 BATCH_BYTES_MAX = 4 << 20
@@ -200,27 +200,18 @@ class CheckPool:
         """
         batches = _batches(tasks)
         pending = set[Future[Batch]]()
-        with ThreadPoolExecutor(self._workers, "attachstore-scan") as executor:
-            try:
-                for number, batch in enumerate(batches):
-                    pending.add(self._submit(executor, number, batch))
-                    while len(pending) >= 2 * self._workers:
-                        yield from self._finished(pending)
-                while pending:
-                    yield from self._finished(pending)
-            finally:
-                self._stop.set()
-                executor.shutdown(cancel_futures=True)
-
-    def _submit(
-        self, executor: ThreadPoolExecutor, number: int, batch: list[Task]
-    ) -> Future[Batch]:
+        pool = ThreadPool("attachstore-scan", self._workers)
         try:
-            return executor.submit(self._check_batch, number, batch)
-        except RuntimeError as error:  # "can't start new thread"
-            raise ResourceExhaustedError(
-                where="scan", resource="threads", reason=str(error)
-            ) from None
+            for number, batch in enumerate(batches):
+                pending.add(pool.submit(self._check_batch, number, batch))
+                while len(pending) >= 2 * self._workers:
+                    yield from self._finished(pending)
+            while pending:
+                yield from self._finished(pending)
+        finally:
+            self._stop.set()
+            pool.end()
+            pool.join()
 
     def _finished(self, pending: set[Future[Batch]]) -> Iterator[Batch]:
         """Wait until something is done, or for a moment; take what is done out of `pending`."""
@@ -231,6 +222,7 @@ class CheckPool:
             yield future.result()
 
     def _check_batch(self, number: int, batch: list[Task]) -> Batch:
+        self._stop.check()
         try:
             checker = self._idle.pop()
         except IndexError:
