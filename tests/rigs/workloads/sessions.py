@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 from tests.rigs.stored import log_of
 from tests.rigs.workloads.contents import SMALL
@@ -99,6 +100,22 @@ async def append_batch(scene: Scene) -> None:
         if handle is not None:
             await handle.append("batch/1", "batch/2", "batch/3")
             await handle.append("batch/4", "batch/5")
+
+
+async def append_busily(scene: Scene) -> None:
+    """So many in a row that the log gets room for the next ones, and the next one is too long."""
+    with (
+        mock.patch("attachstore.sessions.room.BUSY_APPENDS", 2),
+        mock.patch("attachstore.sessions.room.BUSY_S", float("inf")),
+        mock.patch("attachstore.sessions.room.ROOM_BYTES", 4 << 10),
+        mock.patch("attachstore.sessions.room.ROOM_BYTES_MAX", 5 << 10),
+    ):
+        async with scene.store() as store:
+            handle = await scene.load(store, "s-1")
+            if handle is not None:
+                for number in range(1, 7):
+                    await handle.append(f"busy/{number}")
+                await handle.append("long/" + "x" * 300, "last/1")
 
 
 async def write_behind(scene: Scene) -> None:
@@ -224,6 +241,7 @@ def _both(
 SESSION_WORKLOADS = (
     *_both("append-one", one_session, append_one),
     *_both("append-batch", one_session, append_batch),
+    Workload("append-busily", partial(one_session, medium=JSONL), append_busily),
     *_both("write-behind", one_session, write_behind),
     *_both("fork", one_session, fork),
     *_both("load-torn-tail", torn_tail, load),
