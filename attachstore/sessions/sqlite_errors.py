@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Callable, Generator
 from pathlib import Path
 
+from attachstore.disk import UNSUPPORTED, Disk, unavailable
 from attachstore.errors import (
     AttachstoreError,
     MissingDependencyError,
@@ -24,6 +26,8 @@ _PRIMARY = 0xFF  # the other bits tell where inside SQLite it happened
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 # SHMMAP: its index of the WAL could not be mapped.
 _NO_MEMORY = {sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_SHMMAP}
+_FILES_OF_SQLITE = 3  # beside the database: its WAL, the index of that, and the directory
+_NO_CAUSE = UNSUPPORTED | {errno.ENOENT, errno.EISDIR}  # a file system without unnamed files, too
 _KINDS: dict[int, Callable[..., AttachstoreError]] = {
     sqlite3.SQLITE_FULL: StorageFullError,
     sqlite3.SQLITE_READONLY: StorageReadOnlyError,
@@ -61,7 +65,28 @@ def translated(error: sqlite3.Error | MemoryError, where: str) -> AttachstoreErr
         return SessionBusyError(where=where, session="(any)", holder=holder)
     if code == sqlite3.SQLITE_IOERR_SHMSIZE:  # it could not make its index of the WAL larger
         return StorageFullError(where=where, reason=reason)
+    if primary == sqlite3.SQLITE_CANTOPEN and (cause := _why_not_opened(Path(where))) is not None:
+        return unavailable(cause, where)
     return _KINDS.get(primary, StorageIOError)(where=where, reason=reason)
+
+
+def _why_not_opened(path: Path) -> OSError | None:
+    """What the operating system says to the opening of the files that SQLite opens; None: nothing.
+
+    SQLite says "unable to open database file" of a limit on descriptors, of a file system without
+    inodes and of one that is read-only.
+    """
+    disk = Disk()
+    opened: list[int] = []
+    try:
+        opened.append(disk.open_write(path))
+        opened += [disk.open_temporary(path.parent, 0o600) for _ in range(_FILES_OF_SQLITE)]
+    except OSError as error:
+        return None if error.errno in _NO_CAUSE else error
+    finally:
+        for descriptor in opened:
+            disk.close(descriptor)
+    return None
 
 
 def check_library(path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -518,3 +520,36 @@ def test_a_read_only_mount_is_read(place: SqlitePlace, logs: SessionLogs, tmp_pa
         "without-index storage-read-only",
         "without-index storage-read-only",
     ], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "error"),
+    [
+        (errno.EMFILE, ResourceExhaustedError),
+        (errno.ENOSPC, StorageFullError),
+        (errno.EROFS, StorageReadOnlyError),
+        (errno.EIO, StorageIOError),
+        (errno.EOPNOTSUPP, StorageIOError),
+    ],
+)
+def test_why_sqlite_cannot_open_is_asked_of_the_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, error: type[AttachstoreError]
+) -> None:
+    """It says "unable to open database file" to all of these."""
+    path = tmp_path / "sessions.db"
+    path.touch()
+    said = sqlite3.OperationalError("unable to open database file")
+    said.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN  # type: ignore[misc] # read-only for type checkers
+    asked: list[Path] = []
+
+    def refuse(_disk: Disk, directory: Path, _mode: int) -> int:
+        asked.append(directory)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Disk, "open_temporary", refuse)
+    before = open_descriptors()
+    found = translated(said, str(path))
+
+    assert open_descriptors() <= before
+    assert type(found) is error
+    assert asked == [tmp_path]
