@@ -47,6 +47,7 @@ from attachstore.streams import (
     gather,
     is_stream,
 )
+from attachstore.supply import Supply
 from attachstore.threads import THREADS_MAX, Worker
 
 
@@ -81,6 +82,7 @@ class Store:
         medium = JsonlMedium(root, disk)  # until the store's own is known
         self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
         self.sessions = Sessions(self.logs, self._worker, self.put)
+        self.sessions.supply = Supply(self.objects, self._confirmer)
         self._closing = Closing(self.sessions, self.objects, self._worker, self._pool)
         deep = DeepCheck(policy, decoders)
         self._scanner = Scanner(root, self.objects, self.logs, disk, deep)

@@ -129,6 +129,10 @@ class Sessions:
         self._loop = loop
         self._sessions = sessions
 
+    @staticmethod
+    def _parts(of: Sessions) -> tuple[Loop, asynchronous_sessions.Sessions]:
+        return of._loop, of._sessions
+
     def create(
         self,
         session_id: str,
@@ -164,8 +168,11 @@ class Sessions:
     def tree(self) -> tuple[Branch, ...]:
         return self._loop.wait(self._sessions.tree())
 
-    def divergence(self, session_id: str, other_id: str) -> Divergence:
-        return self._loop.wait(self._sessions.divergence(session_id, other_id))
+    def divergence(
+        self, session_id: str, other_id: str, *, of: Sessions | None = None
+    ) -> Divergence:
+        _, other = self._parts(of or self)
+        return self._loop.wait(self._sessions.divergence(session_id, other_id, of=other))
 
     def fork(
         self,
@@ -174,9 +181,11 @@ class Sessions:
         id: str,  # noqa: A002 - as in the asynchronous store
         at: int | None = None,
         meta: Mapping[str, Any] | None = None,
+        into: Sessions | None = None,
     ) -> Session:
-        work = self._sessions.fork(session_id, id=id, at=at, meta=meta)
-        return Session(self._loop, self._loop.wait(work))
+        loop, target = self._parts(into or self)
+        work = self._sessions.fork(session_id, id=id, at=at, meta=meta, into=target)
+        return Session(loop, self._loop.wait(work))
 
     def delete(self, session_id: str) -> None:
         self._loop.wait(self._sessions.delete(session_id))

@@ -80,6 +80,23 @@ class Invocation:
         ) as store:
             yield store
 
+    @contextlib.asynccontextmanager
+    async def other(self, place: str, *, read_only: bool = False) -> AsyncGenerator[Store]:
+        """A second store, which must be there, wherever it keeps its sessions."""
+        from attachstore.store import Store
+
+        settings = self.settings()
+        async with Store.open(
+            place,
+            policy=settings.policy(),
+            create=False,
+            read_only=read_only,
+            weak_durability=settings.weak_durability,
+            event_bytes_max=settings.event_bytes_max,
+            decode_in_process=True,
+        ) as store:
+            yield store
+
     def waiting(self, label: str) -> AbstractAsyncContextManager[None]:
         """Show on a terminal that something takes its time."""
         from attachstore.cli.progress import waiting

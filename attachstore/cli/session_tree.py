@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _NOTES = {
     "proven": "from event {seq}",
     "claimed": "from event {seq}, says its header; the parent's log does not go that far",
-    "gone": "from event {seq} of {id}, which is not here any more",
+    "gone": "from event {seq} of {id}, which is not here",
     "found": "from event {seq}, by the chain; its header is lost",
 }
 
@@ -31,6 +32,7 @@ _NOTES = {
         "attachstore session tree",
         "attachstore session tree s-1",
         "attachstore session tree s-1 --compare s-2",
+        "attachstore session tree s-1 --compare s-1 --in ../other-store",
     ],
 )
 @click.argument("session", required=False, metavar="[ID]", shell_complete=complete_session)
@@ -40,19 +42,24 @@ _NOTES = {
     shell_complete=complete_session,
     help="Print the last event that ID and OTHER have in common instead.",
 )
+@click.option("--in", "store", metavar="STORE", help="With --compare: OTHER is in this store.")
 @pass_invocation
-def tree_command(invocation: Invocation, session: str | None, compare: str | None) -> None:
+def tree_command(
+    invocation: Invocation, session: str | None, compare: str | None, store: str | None
+) -> None:
     """Show every session below the one it was forked from; with ID, that session and its forks.
 
     What a log's header says of its parent is checked against the chain. A session whose header is
     lost stands where its chain belongs. Changes nothing.
     """
+    if compare is None and store is not None:
+        raise click.UsageError("--in goes with --compare")
     if compare is None:
         invocation.run(lambda: _tree(invocation, session))
     elif session is None:
         raise click.UsageError("--compare goes with an ID")
     else:
-        invocation.run(lambda: _compare(invocation, session, compare))
+        invocation.run(lambda: _compare(invocation, session, compare, store))
 
 
 async def _tree(invocation: Invocation, session: str | None) -> None:
@@ -72,9 +79,13 @@ async def _tree(invocation: Invocation, session: str | None) -> None:
             )
 
 
-async def _compare(invocation: Invocation, session: str, other: str) -> None:
-    async with invocation.reading() as store:
-        found = await store.sessions.divergence(session, other)
+async def _compare(invocation: Invocation, session: str, other: str, place: str | None) -> None:
+    async with contextlib.AsyncExitStack() as stores:
+        store = await stores.enter_async_context(invocation.reading())
+        second = store
+        if place is not None:
+            second = await stores.enter_async_context(invocation.other(place, read_only=True))
+        found = await store.sessions.divergence(session, other, of=second.sessions)
     same = f"the same up to event {found.seq}  {found.chain}" if found.seq else "nothing in common"
     invocation.out.record(
         {"session": session, "other": other, "seq": found.seq, "chain": found.chain},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -136,7 +137,10 @@ async def _append(
     "fork",
     cls=Command,
     short_help="Branch a new session off an event.",
-    examples=["attachstore session fork s-1 --at 4 --id s-2"],
+    examples=[
+        "attachstore session fork s-1 --at 4 --id s-2",
+        "attachstore session fork s-1 --into ../other-store",
+    ],
 )
 @click.argument("session", metavar="ID", shell_complete=complete_session)
 @click.option(
@@ -146,20 +150,37 @@ async def _append(
     help="Last event to take over [default: the head]",
 )
 @click.option("--id", "new_id", metavar="NEW", help="Id of the new session [default: made up]")
+@click.option(
+    "--into",
+    metavar="STORE",
+    help="Make it in another store, which must be there; attachments it lacks are copied.",
+)
 @pass_invocation
-def fork_command(invocation: Invocation, session: str, at: int | None, new_id: str | None) -> None:
+def fork_command(
+    invocation: Invocation, session: str, at: int | None, new_id: str | None, into: str | None
+) -> None:
     """Make a new session that begins with the events of ID up to SEQ.
 
     The log's lines are copied, the attachments are shared: they stay whichever of the two is
-    deleted.
+    deleted. With --into, the session is made in another store, wherever that keeps its logs.
     """
-    invocation.run(lambda: _fork(invocation, session, at, new_id))
+    invocation.run(lambda: _fork(invocation, session, at, new_id, into))
 
 
-async def _fork(invocation: Invocation, session: str, at: int | None, new_id: str | None) -> None:
+async def _fork(
+    invocation: Invocation, session: str, at: int | None, new_id: str | None, into: str | None
+) -> None:
     chosen = _made_up_id(session) if new_id is None else new_id
-    async with invocation.writing(create=False) as store:
-        child = await store.sessions.fork(session, at=at, id=chosen)
+    async with contextlib.AsyncExitStack() as stores:
+        if into is None:
+            store = await stores.enter_async_context(invocation.writing(create=False))
+            target = None
+        else:
+            store = await stores.enter_async_context(invocation.reading())
+            target = await stores.enter_async_context(invocation.other(into))
+            await stores.enter_async_context(invocation.waiting(f"forking into {visible(into)}"))
+        sessions = None if target is None else target.sessions
+        child = await store.sessions.fork(session, at=at, id=chosen, into=sessions)
         header, head = child.header, child.head
     parent = header.parent
     invocation.out.record(

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 
 from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import LogDamagedError, SequenceConflictError
+from attachstore.reference import Reference
 from attachstore.sessions import record
+from attachstore.sessions.data import references_in
 from attachstore.sessions.draft import Head
 from attachstore.sessions.event import Parent, SessionHeader
 from attachstore.sessions.log import SessionLog, State
@@ -139,7 +141,30 @@ def add_fork(
         )
         if copied is not None:
             return copied
+    return add_foreign_fork(medium, child, lines, header_line)
+
+
+def add_foreign_fork(
+    medium: SessionMedium, child: SessionName, lines: Iterator[bytes], header_line: bytes
+) -> LogWriter:
+    """Make the log of a child whose parent is on another medium."""
     return medium.add(child, itertools.chain([header_line], lines))
+
+
+def references_in_prefix(
+    medium: SessionMedium, parent: SessionName, prefix: Prefix, cancel: CancelFlag | None
+) -> set[Reference]:
+    """Every reference in the events that a fork takes over. Raises LogDamagedError."""
+    found: set[Reference] = set()
+    if prefix.start_bytes >= prefix.head.size_bytes:
+        return found
+    where, end_bytes = medium.where(parent), prefix.head.size_bytes
+    with medium.open(parent) as log:
+        scan = Scan(log, parent, where=where, end_bytes=end_bytes, cancel=cancel)
+        for event in scan.events():
+            found.update(reference for _, reference in references_in(event.data))
+        scan.raise_damage()
+    return found
 
 
 def copy_lines(

@@ -78,16 +78,24 @@ class Divergence:
 
 
 def divergence(
-    logs: SessionLogs, session_id: str, other_id: str, *, cancel: CancelFlag | None = None
+    logs: SessionLogs,
+    session_id: str,
+    other_id: str,
+    *,
+    of: SessionLogs | None = None,
+    cancel: CancelFlag | None = None,
 ) -> Divergence:
     """Where two histories part, by their chains alone; headers may be lost.
+
+    The other may be one `of` other logs, on another medium.
 
     Costs about twenty looks into each log. A log that is damaged is read as a whole, and of the
     events that are still there in both the last common one counts.
 
     Raises SessionMissingError.
     """
-    one, other = _Chains(logs, session_id, cancel), _Chains(logs, other_id, cancel)
+    one = _Chains(logs, session_id, cancel)
+    other = _Chains(logs if of is None else of, other_id, cancel)
     seq = _parting(one, other)
     return Divergence(seq=seq, chain=one.at(seq) or "")
 

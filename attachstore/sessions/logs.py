@@ -31,7 +31,12 @@ from attachstore.sessions.event import (
     SealReport,
     SessionHeader,
 )
-from attachstore.sessions.fork import add_fork, open_prefix
+from attachstore.sessions.fork import (
+    add_foreign_fork,
+    add_fork,
+    open_prefix,
+    references_in_prefix,
+)
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
@@ -86,7 +91,7 @@ class SessionLogs(ReadableLogs):
         if self.read_only:  # the medium would say so at the first append only
             raise StorageReadOnlyError(where=self.medium.location, reason="it was opened read-only")
         name = SessionName.of(session_id)
-        header = self._new_header(name, meta or {}, cwd=cwd, parent=None)
+        header = self.new_header(name, meta or {}, cwd=cwd)
         return self._reserve(self._new_log(name, header, State.PENDING))
 
     def load(
@@ -166,12 +171,16 @@ class SessionLogs(ReadableLogs):
         at: int | None = None,
         id: str,  # noqa: A002 - the name of the argument in the public API
         meta: Mapping[str, Any] | None = None,
+        into: SessionLogs | None = None,
+        bring: Callable[[Reference], None] | None = None,
         cancel: CancelFlag | None = None,
     ) -> SessionLog:
         """Make session `id` with the events of another up to `at` (its head if omitted).
 
         `meta` defaults to the parent's. Reads and checks the parent up to the fork point. The
-        parent is not changed, and may be written meanwhile, here or by another process.
+        parent is not changed, and may be written meanwhile, here or by another process. The
+        fork may be made `into` another store's logs, on any medium; then `bring` is called with
+        each reference in its events, and must see to it that it holds there.
 
         Raises SessionMissingError, SessionExistsError, LogDamagedError (before the fork point),
         SequenceConflictError (the parent has no event `at`).
@@ -179,22 +188,42 @@ class SessionLogs(ReadableLogs):
         if at is not None and at < 0:
             message = f"a fork point is 0 or the seq of an event: {at}"
             raise ValueError(message)
+        self._check_open()
         parent, child = SessionName.of(session_id), SessionName.of(id)
-        log = self._new_log(child, SessionHeader(id=id, created_at=""), State.COLD)
-        with log.lock:  # whoever loads the child meanwhile waits for it
-            self._reserve(log)
-            try:
-                held = self._held.get(parent.segment)
-                with open_prefix(self.medium, held, parent, at, cancel) as (prefix, lines):
-                    meta = prefix.header.meta if meta is None else meta
-                    origin = prefix.origin(parent)
-                    header = self._new_header(child, meta, cwd=None, parent=origin)
+        held = self._held.get(parent.segment)
+        target = self if into is None else into
+        log = target.reserve_fork(child)
+        try:
+            with open_prefix(self.medium, held, parent, at, cancel) as (prefix, lines):
+                if target is self:
                     add = partial(add_fork, self.medium, child, parent, prefix, lines)
-                    log.write_fork(header, prefix.copied, add)
-            except BaseException:
-                log.close()
-                raise
+                else:
+                    add = partial(add_foreign_fork, target.medium, child, lines)
+                    for reference in references_in_prefix(self.medium, parent, prefix, cancel):
+                        if bring is not None:
+                            bring(reference)
+                meta = prefix.header.meta if meta is None else meta
+                header = target.new_header(child, meta, parent=prefix.origin(parent))
+                log.write_fork(header, prefix.copied, add)
+        except BaseException:
+            log.close()
+            raise
+        finally:
+            log.lock.release()
         return log
+
+    def reserve_fork(self, child: SessionName) -> SessionLog:
+        """Hold a fork in the making, its lock taken: whoever loads it meanwhile waits for it.
+
+        Raises SessionExistsError.
+        """
+        log = self._new_log(child, SessionHeader(id=child.id, created_at=""), State.COLD)
+        log.lock.acquire()
+        try:
+            return self._reserve(log)
+        except BaseException:
+            log.lock.release()
+            raise
 
     def delete(self, session_id: str) -> None:
         """Remove the session's log, durably; never an object. Closes it first if it is held.
@@ -320,14 +349,15 @@ class SessionLogs(ReadableLogs):
             on_close=self._forget,
         )
 
-    def _new_header(
+    def new_header(
         self,
         name: SessionName,
         meta: Mapping[str, Any],
         *,
-        cwd: str | Path | None,
-        parent: Parent | None,
+        cwd: str | Path | None = None,
+        parent: Parent | None = None,
     ) -> SessionHeader:
+        """The header of a session that is made now, here. Raises InvalidEventError."""
         where = self.medium.where(name)
         return SessionHeader(
             id=name.id,

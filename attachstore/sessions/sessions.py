@@ -17,8 +17,9 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from attachstore.reference import Reference
 from attachstore.sessions.event import (
     Event,
     RepairReport,
@@ -39,6 +40,14 @@ from attachstore.sessions.write_behind import EmitPolicy
 from attachstore.threads import CancelFlag, Worker
 
 
+class Supply(Protocol):
+    """The objects of a store, as far as sessions need them."""
+
+    def bring(self, reference: Reference, source: Any, cancel: CancelFlag) -> None:
+        """Let `reference` hold here too; `source` is the Supply of a store where it does."""
+        ...
+
+
 class Sessions:
     """The sessions of a store."""
 
@@ -46,6 +55,8 @@ class Sessions:
         self._logs = logs
         self._worker = worker
         self._put = put
+        self.supply: Supply | None = None
+        """Where references lead; without it, sessions are not forked into another store."""
         self.emit_policy = EmitPolicy()
         """For sessions that are handed out from now on."""
         self._writers: weakref.WeakValueDictionary[str, SessionWriter] = (
@@ -160,13 +171,20 @@ class Sessions:
         """
         return await self._worker.run(lambda cancel: tree(self._logs, cancel=cancel))
 
-    async def divergence(self, session_id: str, other_id: str) -> Divergence:
+    async def divergence(
+        self, session_id: str, other_id: str, *, of: Sessions | None = None
+    ) -> Divergence:
         """The last event that two sessions have in common, by their chains: `seq` and `chain`.
 
-        `seq` is 0 if they have none. Their headers may be lost. Raises SessionMissingError.
+        `seq` is 0 if they have none. Their headers may be lost. The other may be one `of` another
+        open store, on whatever medium. Raises SessionMissingError.
         """
+        return await self._divergence(self if of is None else of, session_id, other_id)
+
+    async def _divergence(self, of: Sessions, session_id: str, other_id: str) -> Divergence:
+        logs = of._logs
         return await self._worker.run(
-            lambda cancel: divergence(self._logs, session_id, other_id, cancel=cancel)
+            lambda cancel: divergence(self._logs, session_id, other_id, of=logs, cancel=cancel)
         )
 
     async def fork(
@@ -176,19 +194,43 @@ class Sessions:
         id: str,  # noqa: A002 - a short name for what is given by hand
         at: int | None = None,
         meta: Mapping[str, Any] | None = None,
+        into: Sessions | None = None,
     ) -> Session:
         """Make session `id` with the events of another up to `at`, by default its head.
 
         The event lines are the parent's byte for byte; the parent may be written meanwhile.
-        `meta` defaults to the parent's. Raises SessionMissingError, SessionExistsError,
-        LogDamagedError (before the fork point), SequenceConflictError (there is no event `at`).
+        `meta` defaults to the parent's. With `into`, the sessions of another open store, whose
+        medium may be another kind, the fork is made there: what its events refer to is confirmed
+        there first, and copied, verified, if it is missing.
+
+        Raises SessionMissingError, SessionExistsError, LogDamagedError (before the fork point),
+        SequenceConflictError (there is no event `at`); with `into`, ObjectMissingError,
+        ObjectCorruptError, HeaderMismatchError: an event refers to what cannot be brought along.
         """
         self._check_open()
+        if into is not None and into is not self:
+            return await self._fork_into(into, session_id, id=id, at=at, meta=meta)
 
         def fork(cancel: CancelFlag) -> SessionLog:
             return self._logs.fork(session_id, at=at, id=id, meta=meta, cancel=cancel)
 
         return self._session(await self._worker.hold(SessionLog.close, fork))
+
+    async def _fork_into(self, target: Sessions, session_id: str, **options: Any) -> Session:
+        target._check_open()
+        mine, theirs = self.supply, target.supply
+        if mine is None or theirs is None:
+            message = "sessions without a store have no objects to fork with"
+            raise ValueError(message)
+
+        def fork(cancel: CancelFlag) -> SessionLog:
+            def bring(reference: Reference) -> None:
+                theirs.bring(reference, mine, cancel)
+
+            into = target._logs
+            return self._logs.fork(session_id, into=into, bring=bring, cancel=cancel, **options)
+
+        return target._session(await self._worker.hold(SessionLog.close, fork))
 
     async def delete(self, session_id: str) -> None:
         """Remove the log, durably; objects stay. A session held here is closed first.

@@ -58,7 +58,7 @@ def test_a_fork_whose_parent_is_gone_names_it(cli: Cli) -> None:
 
     text = cli.run("session", "tree").text
 
-    assert text.startswith("s-2  from event 2 of s-1, which is not here any more  3 events\n")
+    assert text.startswith("s-2  from event 2 of s-1, which is not here  3 events\n")
 
 
 def test_compare_tells_the_last_common_event(cli: Cli) -> None:
@@ -71,3 +71,23 @@ def test_compare_tells_the_last_common_event(cli: Cli) -> None:
     record = cli.run("--json", "session", "tree", "s-1", "--compare", "other").record
     assert record == {"session": "s-1", "other": "other", "seq": 0, "chain": "0" * 32}
     assert cli.run("session", "tree", "--compare", "s-1").status == 2
+
+
+def test_a_fork_in_another_store_is_compared_by_its_chain(cli: Cli) -> None:
+    for number in range(3):
+        cli.run("session", "append", "s-1", stdin=b'{"n":%d}' % number)
+    other = Cli(cli.store.with_name("other"), cli.environ)
+    assert other.run("init", "--sessions", "sqlite").status == 0
+
+    made = cli.run(
+        "--json", "session", "fork", "s-1", "--at", "2", "--id", "s-9", "--into", str(other.store)
+    )
+    assert (made.status, made.record["id"], made.record["head_seq"]) == (0, "s-9", 2)
+    assert cli.run("session", "show", "s-9").status == 3
+    assert "which is not here" in other.run("session", "tree").text
+    compared = cli.run(
+        "--json", "session", "tree", "s-1", "--compare", "s-9", "--in", str(other.store)
+    )
+    assert compared.record["seq"] == 2
+    assert cli.run("session", "fork", "s-1", "--into", str(cli.store / "nothing")).status == 3
+    assert cli.run("session", "tree", "s-1", "--in", str(other.store)).status == 2
