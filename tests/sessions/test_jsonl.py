@@ -21,6 +21,7 @@ from attachstore.sessions import SessionLogs
 from attachstore.sessions.jsonl import JsonlMedium
 from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_kills import SessionKillConformance
 from tests.conformance.session_medium import (
     SessionMediumConformance,
     confirm,
@@ -55,6 +56,10 @@ class TestSuffixInJsonl(SessionSuffixConformance):
 
 
 class TestContractInJsonl(SessionContractConformance):
+    pass
+
+
+class TestKillsInJsonl(SessionKillConformance):
     pass
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_kills import SessionKillConformance
 from tests.conformance.session_medium import SessionMediumConformance
 from tests.conformance.session_suffix import SessionSuffixConformance
 from tests.sessions.places import MemoryPlace
@@ -30,6 +31,12 @@ class TestSuffixInMemory(SessionSuffixConformance):
 
 
 class TestContractInMemory(SessionContractConformance):
+    @pytest.fixture
+    def place(self) -> MemoryPlace:
+        return MemoryPlace()
+
+
+class TestKillsInMemory(SessionKillConformance):
     @pytest.fixture
     def place(self) -> MemoryPlace:
         return MemoryPlace()

@@ -65,11 +65,15 @@ def kill(writer: subprocess.Popen[bytes]) -> int:
     return int(numbers[-1]) if numbers else 0
 
 
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["plain", "sealed"])
 def test_no_acknowledged_event_is_lost_when_the_writer_is_killed(
-    place: JsonlPlace, logs: SessionLogs
+    place: JsonlPlace, logs: SessionLogs, is_sealed: bool
 ) -> None:
     """At moments that differ from round to round; each round goes on where the last ended."""
     promised = 0
+    if is_sealed:
+        filled(logs, "s-1", [0, "x"])
+        logs.seal("s-1")
     for round_ in range(8):
         writer = start_writer(place)
         promised = max(promised, acknowledged(writer))
@@ -81,7 +85,8 @@ def test_no_acknowledged_event_is_lost_when_the_writer_is_killed(
         assert [number for number, _ in content_of(logs, "s-1")] == list(range(log.head))
         promised = log.head
         log.close()
-        assert {path.name for path in place.directory("s-1").iterdir()} <= {"log.jsonl", "torn"}
+        form = "log.jsonl.zst" if is_sealed else "log.jsonl"
+        assert {path.name for path in place.directory("s-1").iterdir()} <= {form, "torn"}
 
 
 def test_a_second_process_is_refused_with_the_pid_until_the_first_is_dead(

@@ -26,6 +26,7 @@ from attachstore.sessions.sqlite import SqliteMedium
 from attachstore.sessions.zstd_frames import library
 from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_kills import SessionKillConformance
 from tests.conformance.session_medium import SessionMediumConformance
 from tests.conformance.session_place import confirm, content_of, filled
 from tests.conformance.session_suffix import SessionSuffixConformance
@@ -66,6 +67,10 @@ class TestSuffixInSealed(_BornSealed, SessionSuffixConformance):
 
 
 class TestContractInSealed(_BornSealed, SessionContractConformance):
+    pass
+
+
+class TestKillsInSealed(_BornSealed, SessionKillConformance):
     pass
 
 

@@ -22,6 +22,7 @@ from attachstore.sessions import JsonlMedium, SessionLogs
 from attachstore.sessions.sqlite import SqliteMedium
 from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
+from tests.conformance.session_kills import SessionKillConformance
 from tests.conformance.session_medium import (
     REFERENCE,
     SessionMediumConformance,
@@ -61,6 +62,10 @@ class TestSuffixInSqlite(SessionSuffixConformance):
 
 
 class TestContractInSqlite(SessionContractConformance):
+    pass
+
+
+class TestKillsInSqlite(SessionKillConformance):
     pass
 
 
