@@ -73,6 +73,7 @@ class Promises:
         self.may_be_missing: set[str] = set()
         self.lost: set[str] = set()
         """Taken away by the medium, and not put back for sure."""
+        self._mendings = 0
         self.sessions: dict[str, SessionPromise] = {}
         self.states: dict[str, list[str]] = {}
         """Path beside the store to what it may hold."""
@@ -108,13 +109,24 @@ class Promises:
         self.lost.add(facts["digest"])
         self.may_be_missing.add(facts["digest"])
 
+    def _scanned_attempt(self, facts: dict[str, Any]) -> None:
+        self._mendings += facts["mends"]
+
     def _scanned_acknowledge(self, facts: dict[str, Any]) -> None:
-        """A scan accuses nothing that is well; without a fault of the medium it misses nothing."""
+        """A scan accuses nothing that is well; without a fault of the medium it misses nothing.
+
+        What an earlier one tried to mend may be well by now, whatever that one said.
+        """
         known = self.corrupt | self.lost
         told = {*facts["corrupt"], *facts["lost"]}
         if accused := told - known:
             self.violations.append(f"a scan accuses {sorted(accused)}, which are well")
-        if not facts["others"] and (missed := known - told - set(facts["mended"])):
+        mended_before = self._mendings > facts["mends"]
+        if (
+            not facts["others"]
+            and not mended_before
+            and (missed := known - told - set(facts["mended"]))
+        ):
             self.violations.append(f"a scan does not tell of {sorted(missed)}")
         for digest in facts["mended"]:
             self.corrupt.discard(digest)
