@@ -179,7 +179,7 @@ def all_jobs(calls: dict[str, list[str]]) -> Iterator[Job]:
             for fault in FAULTS:
                 if not fault.calls or call.partition(" ")[0] in fault.calls:
                     yield Job(workload, at, call, fault, keep_going=not fault.kills)
-                    if fault.error == errno.EIO:
+                    if fault.name == "EIO":
                         yield Job(workload, at, call, fault, keep_going=False)
 
 
