@@ -149,7 +149,10 @@ def _open_directory(real: str, inside: str) -> int:
     call = _openat2()
     if call is not None:
         path = os.fsencode(real + inside)
-        descriptor = call(_OPENAT2, _AT_FDCWD, path, _HOW, len(_HOW))
+        try:
+            descriptor = call(_OPENAT2, _AT_FDCWD, path, _HOW, len(_HOW))
+        except ctypes.ArgumentError as error:  # its way of saying that there is no memory
+            raise MemoryError from error
         if descriptor >= 0:
             return descriptor
         number = ctypes.get_errno()

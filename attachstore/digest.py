@@ -54,6 +54,11 @@ class Digest:
         return f"{ALGORITHM}:{self.hex}"
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is how the wheel, which is made of Rust, tells that there is no memory."""
+    return type(error).__name__ == "PanicException"
+
+
 class Hasher:
     """A digest in the making: feed it blocks, then ask."""
 
@@ -63,7 +68,12 @@ class Hasher:
         self._state = blake3()
 
     def update(self, block: bytes | bytearray | memoryview) -> None:
-        self._state.update(block)
+        try:
+            self._state.update(block)
+        except BaseException as error:
+            if out_of_memory(error):
+                raise MemoryError from error
+            raise
 
     def digest(self) -> Digest:
         return Digest(self._state.hexdigest())

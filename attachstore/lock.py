@@ -43,11 +43,13 @@ class FileLock:
         """Let the next one in. Safe to repeat."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            with _held_guard:
-                _held.discard(self)
-            # The lock goes even with a close that fails, and its text is for messages only.
-            with contextlib.suppress(OSError):
-                self._disk.close(descriptor)
+            try:
+                with _held_guard:
+                    _held.discard(self)
+            finally:
+                # The lock goes even with a close that fails, and its text is for messages only.
+                with contextlib.suppress(OSError):
+                    self._disk.close(descriptor)
 
     def close_in_child(self) -> None:
         """Drop a forked child's copy of the descriptor without touching the lock."""

@@ -208,6 +208,11 @@ def _run(call: Callable[[], R], loop: asyncio.AbstractEventLoop, work: _Work[R])
 def _tell(work: _Work[R], result: list[R], failure: BaseException | None) -> None:
     if failure is None:
         work.set_result(result[0])
+    elif isinstance(failure, MemoryError):
+        reason = "allocation failed"
+        work.set_exception(
+            ResourceExhaustedError(where="thread pool", resource="memory", reason=reason)
+        )
     elif isinstance(failure, StopIteration):  # which a future does not take
         work.set_exception(RuntimeError(f"a job raised {failure!r}"))
     else:

@@ -61,3 +61,20 @@ def test_a_digest_cannot_be_made_of_anything_else() -> None:
 
 def test_a_checksum_is_the_front_of_the_hash_of_its_parts() -> None:
     assert checksum(b"a", b"bc") == blake3(b"abc").digest()[:16]
+
+
+def test_a_panic_of_the_library_is_a_memory_error() -> None:
+    """It is a BaseException of Rust's, which no caller would catch."""
+
+    class PanicException(BaseException):
+        pass
+
+    class Starved:
+        def update(self, _: bytes) -> None:
+            raise PanicException
+
+    hasher = Hasher()
+    hasher._state = Starved()  # pyright: ignore[reportAttributeAccessIssue] - stands in for it
+
+    with pytest.raises(MemoryError):
+        hasher.update(b"x")

@@ -69,6 +69,14 @@ async def test_errors_come_back(worker: Worker) -> None:
         await worker.finish(fail)
 
 
+async def test_a_failed_allocation_comes_back_as_the_packages_own_error(worker: Worker) -> None:
+    def starved() -> None:
+        raise MemoryError
+
+    with pytest.raises(ResourceExhaustedError, match="memory"):
+        await worker.finish(starved)
+
+
 async def test_a_cancelled_caller_waits_for_a_critical_section(worker: Worker) -> None:
     """Or it would release a lock, or close a file, under a live writer."""
     gate = Gate()

@@ -96,9 +96,13 @@ class JsonlMedium:
     def claim(self, name: SessionName) -> SessionClaim:
         self._promise.check()
         claim = self.claims.take(name)
-        if not self._swept:
-            self._swept = True
-            sweep(self._disk, self._sessions)
+        try:
+            if not self._swept:
+                self._swept = True
+                sweep(self._disk, self._sessions)
+        except BaseException:
+            claim.release()
+            raise
         return claim
 
     def add(self, name: SessionName, content: Iterable[bytes]) -> LogWriter:

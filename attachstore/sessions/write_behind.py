@@ -98,7 +98,7 @@ class WriteBehind:
         self._attempt: Attempt | None = None
         # Events are counted from the first ever admitted: a count names a place in the stream.
         self._admitted = 0
-        self._written = 0
+        self._began = 0  # where the first event of the attempt is
         self._due = 0  # up to here the writer may write unasked
         self._deadline: asyncio.TimerHandle | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -197,12 +197,13 @@ class WriteBehind:
                 message = "only a session without waiting events adopts those of a closed one"
                 raise ValueError(message)
             self._attempt, other._attempt = other._attempt, None
+            self._began = self._written - (self._attempt.landed if self._attempt else 0)
             count = len(other._queue)
             if count:
                 self._queue.extend(other._queue)
                 self._queue_bytes += other._queue_bytes
                 self._admitted += count
-                other._leave(count)
+                other._leave_to(other._admitted)
                 self._on_queue(True)
                 self._arm()
 
@@ -211,7 +212,7 @@ class WriteBehind:
         self.seal()
         async with self._order:
             self._attempt = self.failure = None
-            self._leave(len(self._queue))
+            self._leave_to(self._admitted)
 
     # -- the clock -----------------------------------------------------------------------------
 
@@ -253,8 +254,10 @@ class WriteBehind:
 
     async def _write_batch(self, mark: int) -> None:
         """Write one batch, or that which failed. The caller holds `_order`."""
-        attempt = self._attempt or Attempt(self._batch(mark))
-        self._attempt = attempt
+        attempt = self._attempt
+        if attempt is None:
+            attempt, self._began = Attempt(self._batch(mark)), self._written
+            self._attempt = attempt
 
         def write() -> None:
             try:
@@ -273,10 +276,11 @@ class WriteBehind:
             self._settle(attempt)
 
     def _settle(self, attempt: Attempt) -> None:
-        """Take over what came of the attempt, whatever became of the caller."""
-        landed, attempt.landed = attempt.landed, 0
-        if not attempt.drafts:
-            self._attempt = None
+        """Take over what came of the attempt, whatever became of the caller.
+
+        An interrupt may come between any two steps, so each may be made again.
+        """
+        landed_to = self._began + attempt.landed
         self.failure = attempt.failure
         if self.failure is not None:
             self._due = 0
@@ -284,10 +288,12 @@ class WriteBehind:
             _logger.warning(
                 "session %r: %d events wait, a write failed: %s",
                 self._id,
-                len(self._queue) - landed,
+                self._admitted - landed_to,
                 self.failure,
             )
-        self._leave(landed)
+        self._leave_to(landed_to)
+        if not attempt.drafts:
+            self._attempt = None
         if self._queue and self.failure is None and self._due <= self._written:
             self._arm()  # those who were admitted while there was a failure
 
@@ -300,13 +306,20 @@ class WriteBehind:
         if self._deadline is None and self.failure is None:
             self._arm()
 
-    def _leave(self, count: int) -> None:
-        for _ in range(count):
+    @property
+    def _written(self) -> int:
+        """Events that have left the queue, which alone changes in one step."""
+        return self._admitted - len(self._queue)
+
+    def _leave_to(self, mark: int) -> None:
+        """Let go of the events before `mark`."""
+        some = self._written < mark
+        while self._written < mark:
             self._queue_bytes -= self._queue.popleft().size_bytes
-        self._written += count
         if not self._queue:
+            self._queue_bytes = 0
             self._disarm()
-            if count:
+            if some:
                 self._on_queue(False)
         self._room.set()
 

@@ -19,6 +19,7 @@ from attachstore.errors import (
 )
 from attachstore.sessions import SessionLogs
 from attachstore.sessions.jsonl import JsonlMedium
+from attachstore.sessions.names import SessionName
 from tests.conformance.session_contract import SessionContractConformance
 from tests.conformance.session_damage import SessionDamageConformance
 from tests.conformance.session_kills import SessionKillConformance
@@ -318,3 +319,21 @@ def test_a_parent_that_changes_under_a_fork_leaves_no_fork(place: JsonlPlace) ->
         else:
             assert content_of(writing, fork.id) == [1, 2]
     assert refused >= 2
+
+
+def test_a_claim_is_given_back_if_the_sweep_before_the_first_write_fails(
+    place: JsonlPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the session would be busy until the process ends."""
+
+    def starved(*_: object) -> None:
+        raise MemoryError
+
+    name = SessionName.of("s-1")
+    medium = place.medium()
+    with monkeypatch.context() as patch:
+        patch.setattr("attachstore.sessions.jsonl.sweep", starved)
+        with pytest.raises(MemoryError):
+            medium.claim(name)
+
+    place.medium().claim(name).release()

@@ -6,6 +6,7 @@ Whatever happens, after the last flush that succeeded the log holds every event 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -564,3 +565,31 @@ async def test_a_flush_that_is_cancelled_in_the_queue_leaves_the_others(
     assert outcomes[2] is None
     assert await content(place) == ["first", "a", "b"]
     await opened.close()
+
+
+async def test_an_interrupt_behind_a_write_does_not_let_it_be_written_again(
+    place: JsonlPlace,
+) -> None:
+    """Ctrl-C without asyncio.run's handler is raised between any two steps of the main thread."""
+
+    class Interrupted(deque[Any]):
+        left = 2
+
+        def popleft(self) -> Any:
+            item = super().popleft()
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return item
+
+    opened = Opened(place, None, ONLY_BY_FLUSH)
+    session = await opened.sessions.create("s-1")
+    await emit_all(session, "abc")
+    session._writer.queue._queue = Interrupted(session._writer.queue._queue)
+
+    with pytest.raises(KeyboardInterrupt):
+        await session.flush()
+    await session.flush()
+    await opened.close()
+
+    assert await content(place) == ["a", "b", "c"]
