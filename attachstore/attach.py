@@ -104,6 +104,11 @@ class Attacher:
             content.close()
             raise
 
+    @staticmethod
+    def drop(attachment: Attachment) -> None:
+        """Let an attachment go that nobody will commit."""
+        attachment.content.close()
+
     def _content_of(self, data: bytes, claim: Claim) -> Content:
         if len(data) > self.policy.bytes_max:
             raise TooManyBytesError(where=_place(claim), bytes_max=self.policy.bytes_max)
@@ -180,11 +185,6 @@ def _place(claim: Claim) -> str:
     return "bytes" if claim.name is None else ascii(claim.name)[1:-1]
 
 
-def drop(attachment: Attachment) -> None:
-    """Let an attachment go that nobody will commit."""
-    attachment.content.close()
-
-
 @contextlib.contextmanager
 def indexed(index: int) -> Generator[None]:
     """Errors from inside carry the position of their item."""
@@ -193,6 +193,17 @@ def indexed(index: int) -> Generator[None]:
     except AttachstoreError as error:
         error.index = index
         raise
+
+
+def references_of(outcomes: Iterable[Committed | BaseException]) -> list[Reference]:
+    """What a batch hands out. Raises the first error in it, with its item's index."""
+    references: list[Reference] = []
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, BaseException):
+            with indexed(index):
+                raise outcome
+        references.append(outcome.reference)
+    return references
 
 
 class ReferenceConfirmer:

@@ -42,7 +42,7 @@ LOCKS = "locks"
 MEDIUM_LOCK = ".medium"
 """In `locks/`: shared by everybody who writes sessions. No session has that name."""
 _MARKER_BYTES_MAX = 64 << 10
-_OWN_NAMES = frozenset({"objects", "staging", "quarantine", "sessions", LOCKS})
+_OWN_NAMES = frozenset({"objects", "staging", "quarantine", "intake", "sessions", LOCKS})
 DATABASE = "sessions.db"
 """The session logs of a store that keeps them in SQLite."""
 DATABASE_MARK = b"ATSS"

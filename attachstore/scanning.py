@@ -16,6 +16,7 @@ from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
 from attachstore.integrity.scan import scan
 from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.opening import local_path
 from attachstore.sessions.logs import SessionLogs
@@ -107,7 +108,8 @@ def _open_copies(disk: Disk, root: Path, copies_root: Path) -> ObjectStore:
     if (ours.st_dev, ours.st_ino) == (theirs.st_dev, theirs.st_ino):
         reason = "it is the store that is to be repaired"
         raise InvalidConfigurationError(where=_place(copies_root), key="repair_from", reason=reason)
-    return ObjectStore(FilesystemBackend(copies_root, reader))
+    files = FilesystemBackend(copies_root, reader)
+    return ObjectStore(IntakeBackend(files, reader, takes_in=False))
 
 
 def _place(path: Path) -> str:

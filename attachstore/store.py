@@ -17,7 +17,14 @@ from attachstore import layout
 from attachstore.admission import AdmissionPolicy
 from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
-from attachstore.attach import Attacher, Claim, ReferenceConfirmer, close_all, drop, indexed
+from attachstore.attach import (
+    Attacher,
+    Claim,
+    ReferenceConfirmer,
+    close_all,
+    indexed,
+    references_of,
+)
 from attachstore.attachment import Attachment, Content
 from attachstore.closing import Closing
 from attachstore.digest import Digest
@@ -27,6 +34,7 @@ from attachstore.integrity.decoding import DeepCheck
 from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
 from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
 from attachstore.opening import Opening, local_path, read_or_make
@@ -38,15 +46,7 @@ from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
 from attachstore.sessions.sessions import EmitPolicy, Sessions
 from attachstore.status import ObjectStatus, Use, status, uses
-from attachstore.streams import (
-    BYTES_LIKE,
-    AttachmentStream,
-    Offer,
-    Source,
-    StreamSource,
-    gather,
-    is_stream,
-)
+from attachstore.streams import BYTES_LIKE, AttachmentStream, Offer, Source, StreamSource, gather
 from attachstore.supply import Supply
 from attachstore.threads import THREADS_MAX, Worker
 
@@ -67,13 +67,15 @@ class Store:
         event_bytes_max: int,
         threads_max: int,
         decode_in_process: bool,
+        intake: bool,
     ) -> None:
         self.root = root
         self.policy = policy
         self.read_only = isinstance(disk, ReadOnlyDisk)
         self._disk = disk
         self._worker = Worker("attachstore", threads_max)
-        self._backend = FilesystemBackend(root, disk)
+        files = FilesystemBackend(root, disk)
+        self._backend = IntakeBackend(files, disk, takes_in=intake and not self.read_only)
         self.objects = ObjectStore(self._backend)
         self._confirmer = ReferenceConfirmer(self.objects)
         self._pool = None if decode_in_process else ProcessPool()
@@ -81,6 +83,7 @@ class Store:
         self._attacher = Attacher(self.objects, disk, policy, decoders)
         medium = JsonlMedium(root, disk)  # until the store's own is known
         self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
+        self.logs.read_only = self.read_only
         self.sessions = Sessions(self.logs, self._worker, self.put)
         self.sessions.supply = Supply(self.objects, self._confirmer)
         self._closing = Closing(self.sessions, self.objects, self._worker, self._pool)
@@ -105,6 +108,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: EmitPolicy | None = None,
+        intake: bool = False,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.
@@ -114,11 +118,12 @@ class Store:
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
         `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite",
-        `emit` how emitted events wait to be written.
+        `emit` how emitted events wait to be written. With `intake`, many small objects are durable
+        sooner, and get files of their own a moment later (docs/explanation/intake.md).
 
         Pictures and documents are decoded in worker processes, which start with the first one
-        (about 0.3 s) and end with the store: a decoder that crashes costs one attachment. With
-        `decode_in_process` they are decoded here: sooner, for a program that soon ends.
+        and end with the store: a decoder that crashes costs one attachment. `decode_in_process`
+        decodes them here: sooner, for a program that soon ends.
 
         Raises:
             StoreMissingError: no store is there, and `create` is false or `read_only` is true.
@@ -135,6 +140,7 @@ class Store:
             event_bytes_max=event_bytes_max,
             threads_max=threads_max,
             decode_in_process=decode_in_process,
+            intake=intake,
         )
         store.sessions.emit_policy = emit or EmitPolicy()
 
@@ -142,12 +148,16 @@ class Store:
             store.marker, store.logs.medium = await store._worker.finish(
                 read_or_make, disk, store.root, make=create and not read_only, sessions=sessions
             )
+            if not read_only:
+                await store._worker.finish(store._backend.replay)
             return store
 
         return Opening(start, store.close)
 
     async def drain(self) -> int:
-        """Remove temporary files whose writers are provably gone; returns how many."""
+        """Give every object a file of its own, and remove temporary files whose writers are
+        provably gone; returns how many."""
+        await self._worker.finish(self._backend.drain)
         return await self._worker.finish(self.objects.sweep)
 
     async def close(self) -> None:
@@ -216,13 +226,7 @@ class Store:
             outcomes = await asyncio.gather(*commits, return_exceptions=True)
         finally:
             close_all(attachments)  # a commit that was cancelled before it began closed nothing
-        references: list[Reference] = []
-        for index, outcome in enumerate(outcomes):
-            if isinstance(outcome, BaseException):
-                with indexed(index):
-                    raise outcome
-            references.append(outcome.reference)
-        return references
+        return references_of(outcomes)
 
     async def check(
         self, source: Source, *, name: str | None = None, declared: str | None = None
@@ -235,16 +239,13 @@ class Store:
     async def _admit(self, source: Source, claim: Claim) -> Attachment:
         attacher, hold = self._attacher, self._worker.hold
         if isinstance(source, BYTES_LIKE):
-            return await hold(drop, attacher.admit_bytes, bytes(source), claim)
+            return await hold(attacher.drop, attacher.admit_bytes, bytes(source), claim)
         if isinstance(source, os.PathLike):
-            return await hold(drop, attacher.admit_file, Path(source), claim)
+            return await hold(attacher.drop, attacher.admit_file, Path(source), claim)
         content = await self._gather(source)
-        return await hold(drop, attacher.admit_content, content, claim)
+        return await hold(attacher.drop, attacher.admit_content, content, claim)
 
     async def _gather(self, source: StreamSource) -> Content:
-        if not is_stream(source):
-            message = f"cannot attach {type(source).__name__}: use bytes, a Path or a stream"
-            raise TypeError(message)
         gatherer = self._attacher.gatherer(f"stream {type(source).__name__}")
         return await gather(self._worker, gatherer, source)
 

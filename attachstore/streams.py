@@ -47,6 +47,13 @@ class Offer:
     declared: str | None = None
 
 
+def check_stream(source: object) -> None:
+    """Raises TypeError for what cannot be attached."""
+    if not is_stream(source):
+        message = f"cannot attach {type(source).__name__}: use bytes, a Path or a stream"
+        raise TypeError(message)
+
+
 def is_stream(source: object) -> bool:
     """Whether `source` can be attached as a stream."""
     return isinstance(source, (io.IOBase, AsyncFile, AsyncIterable))
@@ -61,6 +68,7 @@ async def gather(worker: Worker, gatherer: Gatherer, source: StreamSource) -> Co
         ResourceExhaustedError: there is no memory for what waits to be written.
         TypeError: it yielded something else than bytes.
     """
+    check_stream(source)
     try:
         if isinstance(source, io.IOBase):
             return await worker.hold(_close, _gather_file, gatherer, source)

@@ -60,6 +60,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: asynchronous.EmitPolicy | None = None,
+        intake: bool = False,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""
@@ -74,6 +75,7 @@ class Store:
             decode_in_process=decode_in_process,
             sessions=sessions,
             emit=emit,
+            intake=intake,
             disk=disk,
         )
         loop = Loop()

@@ -25,11 +25,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import stat
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
-from attachstore.attachment import Content, Spool
+from attachstore.attachment import BytesContent, Content, Spool
 from attachstore.digest import ALGORITHM, Digest, Hasher
 from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, layout_errors, storage_errors
 from attachstore.errors import (
@@ -38,7 +38,7 @@ from attachstore.errors import (
     StorageUnsupportedError,
     StoreLayoutError,
 )
-from attachstore.objects.backend import Entry, EntryKind, Judge, StoredObject
+from attachstore.objects.backend import Entry, EntryKind, Judge, QuarantineNote, StoredObject
 from attachstore.objects.file_object import (
     FileObject,
     check_regular,
@@ -72,8 +72,8 @@ class FilesystemBackend:
         self._staging = Staging(disk, root / "staging")
         self._quarantine = Quarantine(disk, root / "quarantine", self._staging)
         self._inventory = Inventory(disk, root)
-        self._promise = Promise(disk, place(root))
-        self._healing = Healing(disk, self._staging, self._quarantine, self._promise)
+        self.promise = Promise(disk, place(root))
+        self._healing = Healing(disk, self._staging, self._quarantine, self.promise)
         self._sound_shards: set[str] = set()
         self._closed = False
 
@@ -106,12 +106,14 @@ class FilesystemBackend:
     # -- in --------------------------------------------------------------------------------
 
     def spool(self) -> Spool:
-        self._check_writable()
+        self.check_writable()
         with storage_errors(self._staging.directory):
             return FileSpool(self._staging.new_file())
 
     def stage(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> Content:
-        self._check_writable()
+        self.check_writable()
+        if self.size(digest) is not None:
+            return content  # a duplicate is not written
         with storage_errors(self.path(digest)):
             if isinstance(content, FileContent) and self._staging.owns(content.staged):
                 content.staged.sync()
@@ -125,7 +127,9 @@ class FilesystemBackend:
             return FileContent(staged, digest)
 
     def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
-        self._check_writable()
+        self.check_writable()
+        if self.size(digest) is not None:  # saves a duplicate the writing; the link decides
+            return False
         path = self.path(digest)
         with storage_errors(path), self._staged(digest, content, cancel) as staged:
             staged.sync()
@@ -133,33 +137,76 @@ class FilesystemBackend:
                 self._link(staged, path)
             except FileExistsError:
                 return False
-            self._promise.sync_directory(path.parent, undo=lambda: self._disk.unlink(path))
+            self.promise.sync_directory(path.parent, undo=lambda: self._disk.unlink(path))
             return True
 
+    def publish_many(self, objects: Sequence[tuple[Digest, bytes]]) -> list[Digest]:
+        """As `publish`, with the syncs of all of them together; returns those not published.
+
+        Their names were taken. Every file is on its way to the disk before the first is waited
+        for, and a shard's directory is synced once.
+        """
+        self.check_writable()
+        taken = [digest for digest, _ in objects if self.size(digest) is not None]
+        new = {digest: data for digest, data in objects if digest not in taken}
+        with contextlib.ExitStack() as stack, storage_errors(self._staging.directory):
+            staged: dict[Digest, StagedFile] = {}
+            for digest, data in new.items():
+                staged[digest] = self._copied(digest, BytesContent(data, digest), None)
+                stack.callback(staged[digest].close)
+                staged[digest].start_writeout()
+            for file in staged.values():
+                file.sync()
+            linked: dict[Path, list[Path]] = {}
+            for digest, file in staged.items():
+                path = self.path(digest)
+                try:
+                    self._link(file, path)
+                    linked.setdefault(path.parent, []).append(path)
+                except FileExistsError:
+                    taken.append(digest)
+            for shard, paths in linked.items():
+                self.promise.sync_directory(shard, undo=lambda paths=paths: self._unlink(paths))
+        return taken
+
+    def keep_aside(self, digest: Digest, data: bytes, note: QuarantineNote) -> None:
+        """Put bytes that are not what `digest` says, and lie under no name, into quarantine."""
+        self.check_writable()
+        with storage_errors(self._quarantine.directory):
+            path = self._quarantine.prepare(digest, note)
+            staged = self._staging.new_file()
+            try:
+                staged.append(data)
+                staged.sync()
+                staged.link_to(path)
+            finally:
+                staged.close()
+            self.promise.sync_directory(path.parent)
+
     def confirm(self, digest: Digest, stored: StoredObject) -> bool:
-        self._check_writable()
+        self.check_writable()
         if not isinstance(stored, FileObject):
             message = f"not an object of this store: {stored!r}"
             raise TypeError(message)
         path = self.path(digest)
         with storage_errors(path):
-            self._promise.sync_bytes(stored.sync, stored.location)
-            self._promise.sync_directory(path.parent)
+            self.promise.sync_bytes(stored.sync, stored.location)
+            self.promise.sync_directory(path.parent)
             # The shard's own name too: whoever restored a part of a store may not have synced.
-            self._promise.sync_directory(self._objects)
+            self.promise.sync_directory(self._objects)
             return stored.is_still_named()
 
     def heal(
         self, digest: Digest, content: Content, judge: Judge, cancel: CancelFlag | None = None
     ) -> bool:
-        self._check_writable()
+        self.check_writable()
         path = self.path(digest)
         with storage_errors(path), self._staged(digest, content, cancel) as staged:
             staged.sync()
             return self._healing.heal(digest, path, staged, judge)
 
     def quarantine(self, digest: Digest, judge: Judge) -> bool:
-        self._check_writable()
+        self.check_writable()
         path = self.path(digest)
         with storage_errors(path):
             return self._healing.quarantine(digest, path, judge)
@@ -167,7 +214,7 @@ class FilesystemBackend:
     # -- out -------------------------------------------------------------------------------
 
     def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:
-        self._check_open()
+        self.check_open()
         path = self.path(digest)
         with storage_errors(path):
             try:
@@ -176,7 +223,7 @@ class FilesystemBackend:
                 raise ObjectMissingError(where=place(path), digest=str(digest)) from None
 
     def size(self, digest: Digest) -> int | None:
-        self._check_open()
+        self.check_open()
         path = self.path(digest)
         with storage_errors(path), layout_errors(path):
             try:
@@ -187,22 +234,22 @@ class FilesystemBackend:
             return status.st_size
 
     def quarantined(self, digest: Digest) -> Iterator[StoredObject]:
-        self._check_open()
+        self.check_open()
         with storage_errors(self._quarantine.directory):
             yield from self._quarantine.copies(digest)
 
     def digests(self, prefix: str = "") -> Iterator[Digest]:
-        self._check_open()
+        self.check_open()
         return self._inventory.digests(prefix)
 
     def entries(self) -> Iterator[Entry]:
-        self._check_open()
+        self.check_open()
         return self._inventory.entries(self._is_stale)
 
     # -- upkeep ----------------------------------------------------------------------------
 
     def sweep(self) -> list[Entry]:
-        self._check_writable()
+        self.check_writable()
         # Names of temporary files need no escaping, so the entry's path is the real one.
         return [
             entry
@@ -252,6 +299,10 @@ class FilesystemBackend:
                 where=self.location, reason=f"the bytes of {digest} changed on their way in"
             )
 
+    def _unlink(self, paths: list[Path]) -> None:
+        for path in paths:
+            self._disk.unlink(path)
+
     def _link(self, staged: StagedFile, path: Path) -> None:
         self._check_shard(path.parent)
         try:
@@ -283,7 +334,7 @@ class FilesystemBackend:
             )
         # Its name must be durable before anything in it is promised, whoever has made it: a
         # process that was killed may not have got so far.
-        self._promise.sync_directory(self._objects)
+        self.promise.sync_directory(self._objects)
         self._sound_shards.add(shard.name)
 
     def _is_stale(self, path: Path) -> bool:
@@ -300,11 +351,11 @@ class FilesystemBackend:
                 return self._healing.sweep(digest, path, self.path(digest).parent)
             return self._staging.sweep(path)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
         if self._closed:
             message = "the store is closed"
             raise ValueError(message)
 
-    def _check_writable(self) -> None:
-        self._check_open()
-        self._promise.check()
+    def check_writable(self) -> None:
+        self.check_open()
+        self.promise.check()

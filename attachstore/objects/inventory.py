@@ -19,6 +19,7 @@ from attachstore.disk import Disk, is_regular, layout_errors, storage_errors
 from attachstore.errors import AttachstoreError, StoreLayoutError
 from attachstore.objects.backend import Entry, EntryKind
 from attachstore.objects.file_object import kind_of
+from attachstore.objects.intake_file import SUFFIX
 from attachstore.objects.quarantine import digest_in
 
 SHARDS = [f"{number:02x}" for number in range(256)]
@@ -49,6 +50,7 @@ class Inventory:
         yield from self._each(self._root / "objects", self._in_objects)
         yield from self._each(self._root / "staging", self._in_staging(is_stale))
         yield from self._each(self._root / "quarantine", self._in_quarantine)
+        yield from self._each(self._root / "intake", self._in_intake)
 
     def staging(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
         """Writers' temporary files, and whatever else lies among them."""
@@ -94,6 +96,13 @@ class Inventory:
         digest = digest_in(path.name)
         kind = EntryKind.FOREIGN if digest is None else EntryKind.QUARANTINE
         return self._entry(path, kind, digest)
+
+    def _in_intake(self, path: Path) -> Iterator[Entry]:
+        """What is no writer's file: of theirs, the objects are listed, by who reads them."""
+        ours = path.name.endswith(SUFFIX)
+        for entry in self._entry(path, EntryKind.STAGING if ours else EntryKind.FOREIGN):
+            if entry.kind is not EntryKind.STAGING:
+                yield entry
 
     def _stray(self, path: Path) -> Iterator[Entry]:
         """Something where no object belongs: a misplaced object, or not ours at all."""

@@ -162,11 +162,14 @@ class StagedFile:
         self._synced = False
         write_all(self._disk, self._open_descriptor(), block, self.size_bytes)
         self.size_bytes += len(block)
+        if self.size_bytes - self._on_its_way_bytes >= _WRITE_OUT_BYTES:
+            self.start_writeout()
+
+    def start_writeout(self) -> None:
+        """Put the disk to work before the sync that has to wait for it."""
         waiting_bytes = self.size_bytes - self._on_its_way_bytes
-        if waiting_bytes >= _WRITE_OUT_BYTES:  # so that the disk is at work before the sync
-            descriptor = self._open_descriptor()
-            self._disk.start_writeout(descriptor, self._on_its_way_bytes, waiting_bytes)
-            self._on_its_way_bytes = self.size_bytes
+        self._disk.start_writeout(self._open_descriptor(), self._on_its_way_bytes, waiting_bytes)
+        self._on_its_way_bytes = self.size_bytes
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
         return read_all(self._disk, self._open_descriptor(), size_bytes, offset_bytes)

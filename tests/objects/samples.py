@@ -11,6 +11,8 @@ from attachstore.attachment import Attachment, BytesContent, Content, Header
 from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake import IntakeLimits
+from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 
@@ -44,6 +46,25 @@ def make_store(root: Path, disk: Disk | None = None) -> ObjectStore:
 
 def open_store(root: Path, disk: Disk | None = None) -> ObjectStore:
     return ObjectStore(FilesystemBackend(root, disk or Disk()), disk)
+
+
+ALWAYS = IntakeLimits(burst_s=float("inf"), idle_s=float("inf"), file_bytes=64 << 10)
+"""Everything is taken in, also what comes alone, and leaves when the test says so."""
+
+
+def make_intake_store(root: Path, disk: Disk | None = None) -> ObjectStore:
+    FilesystemBackend.create(root, disk or Disk())
+    return open_intake_store(root, disk)
+
+
+def open_intake_store(
+    root: Path, disk: Disk | None = None, *, takes_in: bool = True, limits: IntakeLimits = ALWAYS
+) -> ObjectStore:
+    """As opening a store does: what dead processes have left in an intake gets its files."""
+    disk = disk or Disk()
+    backend = IntakeBackend(FilesystemBackend(root, disk), disk, takes_in=takes_in, limits=limits)
+    backend.replay()
+    return ObjectStore(backend, disk)
 
 
 def object_path(root: Path, data: bytes = DATA) -> Path:

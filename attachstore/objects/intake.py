@@ -1,0 +1,315 @@
+"""Intake: small new objects are durable after one sync, and get files of their own later.
+
+    put ──▶ record in an intake file ──sync──▶ acknowledged
+                       │ idle, half full, drain, close
+                       ▼
+            files, synced in groups ──▶ names, synced ──▶ the record is forgotten
+
+A new file costs two commits of a file system's journal, one for it and one for its name. A record
+in a file that has its room already costs none: it is bytes, and one wait for the disk.
+
+Invariants
+
+ (1) `put` returns only after a sync that began after the record was written has succeeded.
+     Threads that put at the same time share one.
+ (2) A record is forgotten only after its object's own name is durable.
+ (3) A failed sync ends the handle (promise.py): what was acknowledged before lies in the file
+     and is replayed by whoever opens the store next.
+ (4) Until it is forgotten an object is found here; whoever finds it under neither name has to
+     look for its own name once more (intake_backend.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from attachstore.digest import Digest
+from attachstore.disk import Disk, ensure_directory, storage_errors
+from attachstore.errors import AttachstoreError, StorePoisonedError
+from attachstore.objects.intake_file import IntakeFile, Record, room_for
+from attachstore.promise import Promise
+
+_RETRY_S = 1.0
+_BATCH_BYTES = 4 << 20
+_BATCH_OBJECTS = 64
+_log = logging.getLogger("attachstore")
+
+Objects = Sequence[tuple[Digest, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntakeLimits:
+    """What goes through the intake, and when it leaves it."""
+
+    object_bytes_max: int = 1 << 20
+    """Larger ones gain nothing: writing them twice costs more than a name."""
+    burst_s: float = 1.0
+    """Objects that come alone get their files at once; of those that come within so many seconds
+    of another, all but the first go through the intake. So a short command makes none."""
+    idle_s: float = 0.25
+    """When nothing has come for so long, all get their files."""
+    file_bytes: int = 8 << 20
+    """Of one intake file; there are two at most, and one that is kept for later."""
+
+
+@dataclass(slots=True)
+class _Filling:
+    """One intake file, and how far it has been synced."""
+
+    file: IntakeFile
+    synced_bytes: int = 0
+    syncing: threading.Lock = field(default_factory=threading.Lock)
+    records: dict[Digest, Record] = field(default_factory=dict[Digest, Record])
+
+
+class Intake:
+    """The intake of one store handle; thread-safe.
+
+    `settle` gives objects names of their own, durably.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        promise: Promise,
+        settle: Callable[[Objects], None],
+        limits: IntakeLimits,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._promise = promise
+        self._settle = settle
+        self._limits = limits
+        self._changed = threading.Condition()
+        self._draining = threading.Lock()
+        self._active: _Filling | None = None
+        self._full: _Filling | None = None
+        self._spare: _Filling | None = None
+        self._thread: threading.Thread | None = None
+        self._last_s = float("-inf")
+        self._usable = True
+        self._closed = False
+
+    # -- in --------------------------------------------------------------------------------
+
+    def put(self, digest: Digest, data: bytes) -> bool | None:
+        """Take an object in, durably. False: it is here already; None: no, make a file of it.
+
+        Raises StorageIOError and others of the medium; StorePoisonedError.
+        """
+        with storage_errors(self._directory):
+            with self._changed:
+                self._promise.check()
+                filling, known = self._holding(digest), True
+                if filling is None:
+                    filling, known = self._filling_for(len(data)), False
+                    if filling is None:
+                        return None
+                    filling.records[digest] = filling.file.append(digest, data)
+                    self._changed.notify_all()
+                end_bytes = filling.file.end_bytes
+            self._make_durable(filling, end_bytes)
+        return not known
+
+    def confirm(self, digest: Digest) -> bool:
+        """Make it durable, if it is here."""
+        with self._changed:
+            filling = self._holding(digest)
+            end_bytes = 0 if filling is None else filling.file.end_bytes
+        if filling is None:
+            return False
+        with storage_errors(self._directory):
+            self._make_durable(filling, end_bytes)
+        return True
+
+    def _filling_for(self, size_bytes: int) -> _Filling | None:
+        """Where a record of that size has room; None where there is none, or no burst."""
+        now_s, last_s = time.monotonic(), self._last_s
+        self._last_s = now_s
+        if self._closed or not self._usable or now_s - last_s > self._limits.burst_s:
+            return None
+        if self._active is not None and self._active.file.room_bytes < room_for(size_bytes):
+            if self._full is not None:
+                return None  # the disk is behind: let the caller wait for a file of its own
+            self._full, self._active = self._active, None
+        if self._active is None:
+            self._active, self._spare = self._spare or self._new(), None
+        return self._active
+
+    def _new(self) -> _Filling | None:
+        """None, and never again, where the medium has no room for one: it is a help, no more."""
+        try:
+            try:
+                file = self._new_file()
+            except FileNotFoundError:
+                ensure_directory(self._disk, self._directory)
+                self._disk.sync_directory(self._directory.parent)
+                file = self._new_file()
+        except OSError as error:
+            self._usable = False
+            _log.info("objects are written as files at once: %s", error)
+            return None
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="attachstore-intake", daemon=True
+            )
+            self._thread.start()
+        return _Filling(file)
+
+    def _new_file(self) -> IntakeFile:
+        return IntakeFile.create(self._disk, self._directory, self._limits.file_bytes)
+
+    def _make_durable(self, filling: _Filling, end_bytes: int) -> None:
+        """Sync, unless another thread's sync has covered it."""
+        with filling.syncing:
+            if filling.synced_bytes >= end_bytes:
+                return
+            self._promise.check()
+            with self._changed:
+                written_bytes = filling.file.end_bytes
+            self._promise.sync_bytes(filling.file.sync, filling.file.path.name)
+            filling.synced_bytes = written_bytes
+
+    # -- out -------------------------------------------------------------------------------
+
+    def size(self, digest: Digest) -> int | None:
+        with self._changed:
+            filling = self._holding(digest)
+            return None if filling is None else filling.records[digest].size_bytes
+
+    def read(self, digest: Digest) -> tuple[Path, bytes] | None:
+        """The bytes as they lie here, not hashed, and in which file; None if they do not."""
+        with self._changed, storage_errors(self._directory):
+            filling = self._holding(digest)
+            if filling is None:
+                return None
+            return filling.file.path, filling.file.read(filling.records[digest])
+
+    def records(self) -> dict[Digest, tuple[Path, Record]]:
+        with self._changed:
+            return {
+                digest: (filling.file.path, record)
+                for filling in self._fillings()
+                for digest, record in filling.records.items()
+            }
+
+    def owns(self, path: Path) -> bool:
+        with self._changed:
+            return any(filling.file.path == path for filling in self._fillings())
+
+    def _holding(self, digest: Digest) -> _Filling | None:
+        return next((it for it in self._fillings() if digest in it.records), None)
+
+    def _fillings(self) -> Iterator[_Filling]:
+        return (it for it in (self._active, self._full, self._spare) if it is not None)
+
+    # -- to files --------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Give every object that is here a file of its own. Raises AttachstoreError."""
+        with self._draining:
+            while filling := self._next_to_settle():
+                self._settle_all(filling)
+
+    def _next_to_settle(self) -> _Filling | None:
+        with self._changed:
+            if self._full is None and self._active is not None and self._active.records:
+                self._full, self._active = self._active, None
+            return self._full
+
+    def _settle_all(self, filling: _Filling) -> None:
+        with storage_errors(self._directory):
+            with self._changed:
+                end_bytes = filling.file.end_bytes
+            self._make_durable(filling, end_bytes)
+            for batch in _batches(filling.records):
+                self._settle([(it.digest, filling.file.read(it)) for it in batch])
+            with self._changed:
+                filling.records.clear()
+                self._full = None
+                filling.synced_bytes = 0
+                filling.file.start_over()
+                spare, self._spare = self._spare, filling
+                self._changed.notify_all()
+            if spare is not None:
+                spare.file.remove()
+
+    def _run(self) -> None:
+        """In a thread of its own: drain when there is something to do, or nothing."""
+        pause_s = 0.0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, pause_s or self._wait_s())
+                if self._closed:
+                    return
+                if not pause_s and self._wait_s() != 0:
+                    continue
+            try:
+                self.drain()
+                pause_s = 0.0
+            except StorePoisonedError:
+                return  # what was acknowledged is in the file, for the next to open the store
+            except AttachstoreError as error:
+                _log.warning("objects stay in %s for now: %s", self._directory, error)
+                pause_s = _RETRY_S
+
+    def _wait_s(self) -> float | None:
+        """Until when there is something to do: 0 now, None not before something changes."""
+        if self._full is not None:
+            return 0
+        if self._active is None or not self._active.records:
+            return None
+        if self._active.file.room_bytes < self._active.file.size_bytes // 2:
+            return 0
+        idle_s = self._limits.idle_s - (time.monotonic() - self._last_s)
+        return None if idle_s == float("inf") else max(0.0, idle_s)
+
+    def close(self) -> None:
+        """Leave plain files only. Safe to repeat.
+
+        Raises AttachstoreError if that failed: the objects lie in the intake's file, durably,
+        and whoever opens the store next gives them theirs.
+        """
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        try:
+            self.drain()
+        except BaseException:
+            self._let_go(remove=False)
+            raise
+        self._let_go(remove=True)
+
+    def _let_go(self, *, remove: bool) -> None:
+        with self._changed:
+            fillings = [*self._fillings()]
+            self._active = self._full = self._spare = None
+        for filling in fillings:
+            with contextlib.suppress(OSError):  # an empty one that stays is removed by the next
+                if remove:
+                    filling.file.remove()
+                else:
+                    filling.file.close()
+
+
+def _batches(records: dict[Digest, Record]) -> Iterator[list[Record]]:
+    """In the order of the file, in groups that memory and descriptors bear."""
+    batch: list[Record] = []
+    size_bytes = 0
+    for record in list(records.values()):
+        batch.append(record)
+        size_bytes += record.size_bytes
+        if size_bytes >= _BATCH_BYTES or len(batch) >= _BATCH_OBJECTS:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,265 @@
+"""IntakeBackend: a store's files, and the objects that are still in somebody's intake.
+
+    name an object:   its file  ─▶  our intake  ─▶  other processes' intakes  ─▶  its file again
+
+The last look is no repetition: an object that was in an intake when its file was looked for may
+have got its file, and left the intake, before the intake was looked at.
+
+Invariants
+
+ (1) What is taken in here, and what is found in a dead process's intake, ends up as a file: when
+     nothing happens, on `drain` and `close`, and when the store is opened.
+ (2) Bytes from an intake are copied out and hashed before anybody gets them; those of other
+     processes are never vouched for: confirming one makes a file of it.
+ (3) A store that is opened read-only reads intakes where they are, and replays nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from attachstore.attachment import BytesContent, Content, Spool
+from attachstore.digest import Digest
+from attachstore.disk import Disk
+from attachstore.errors import ObjectMissingError, UnavailableError
+from attachstore.objects.backend import (
+    Entry,
+    EntryKind,
+    Judge,
+    QuarantineNote,
+    StoredObject,
+)
+from attachstore.objects.file_object import place
+from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake import Intake, IntakeLimits, Objects
+from attachstore.objects.other_intakes import OtherIntakes
+from attachstore.objects.verification import fingerprint
+from attachstore.threads import CancelFlag
+
+DIRECTORY = "intake"
+_OBJECT_MODE = 0o444
+_log = logging.getLogger("attachstore")
+
+
+class IntakeObject(StoredObject):
+    """An object's bytes, copied out of an intake."""
+
+    def __init__(self, data: bytes, location: str, *, is_own: bool) -> None:
+        self._data = data
+        self._location = location
+        self.is_own = is_own
+
+    @property
+    def location(self) -> str:
+        return self._location
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
+
+    def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
+        block = self._data[offset_bytes : offset_bytes + len(buffer)]
+        buffer[: len(block)] = block
+        return len(block)
+
+    def read(self, size_bytes: int, offset_bytes: int) -> bytes:
+        return self._data[offset_bytes : offset_bytes + size_bytes]
+
+    def close(self) -> None:
+        return
+
+
+class IntakeBackend:
+    """An ObjectBackend: `files`, and in front of it an intake. With `takes_in` false the
+    intakes of others are found and replayed, and nothing new is taken in."""
+
+    def __init__(
+        self,
+        files: FilesystemBackend,
+        disk: Disk,
+        *,
+        takes_in: bool = True,
+        limits: IntakeLimits | None = None,
+    ) -> None:
+        self.files = files
+        directory = files.root / DIRECTORY
+        self._limits = limits or IntakeLimits()
+        self._own = Intake(disk, directory, files.promise, self._settle, self._limits)
+        self._others = OtherIntakes(disk, directory, self._own.owns)
+        self._takes_in = takes_in
+
+    @property
+    def location(self) -> str:
+        return self.files.location
+
+    def path(self, digest: Digest) -> Path:
+        """Where the object's file lies, or will."""
+        return self.files.path(digest)
+
+    # -- in --------------------------------------------------------------------------------
+
+    def spool(self) -> Spool:
+        return self.files.spool()
+
+    def stage(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> Content:
+        if self._takes(content):
+            return content
+        return self.files.stage(digest, content, cancel)
+
+    def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
+        if not self._takes(content):
+            return self.files.publish(digest, content, cancel)
+        if self.files.size(digest) is not None:
+            return False
+        if cancel is not None:
+            cancel.check()
+        taken = self._own.put(digest, content.head(content.size))
+        return self.files.publish(digest, content, cancel) if taken is None else taken
+
+    def confirm(self, digest: Digest, stored: StoredObject) -> bool:
+        self.files.check_writable()
+        if not isinstance(stored, IntakeObject):
+            return self.files.confirm(digest, stored)
+        if stored.is_own:
+            return self._own.confirm(digest)  # not if it has its file by now: look again
+        # Another process's, which may yet fail to make it durable.
+        return self.files.publish(digest, BytesContent(stored.read(stored.size, 0), digest))
+
+    def heal(
+        self, digest: Digest, content: Content, judge: Judge, cancel: CancelFlag | None = None
+    ) -> bool:
+        return self.files.heal(digest, content, judge, cancel)
+
+    def quarantine(self, digest: Digest, judge: Judge) -> bool:
+        return self.files.quarantine(digest, judge)
+
+    def _takes(self, content: Content) -> bool:
+        return (
+            self._takes_in
+            and content.size <= self._limits.object_bytes_max
+            and isinstance(content, BytesContent)
+        )
+
+    # -- out -------------------------------------------------------------------------------
+
+    def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:
+        try:
+            return self.files.open(digest, fresh=fresh)
+        except ObjectMissingError:
+            found = self._taken_in(digest)
+            return found or self.files.open(digest, fresh=fresh)
+
+    def size(self, digest: Digest) -> int | None:
+        size_bytes = self.files.size(digest)
+        if size_bytes is None:
+            size_bytes = self._own.size(digest)
+        if size_bytes is None and self._others.exist():
+            found = self._taken_in(digest)
+            size_bytes = self.files.size(digest) if found is None else found.size
+        return size_bytes
+
+    def quarantined(self, digest: Digest) -> Iterator[StoredObject]:
+        return self.files.quarantined(digest)
+
+    def digests(self, prefix: str = "") -> Iterator[Digest]:
+        # Asked for first: what leaves the intake meanwhile has its name by then.
+        waiting = sorted(it for it in self._waiting() if it.hex.startswith(prefix))
+        last = None
+        for digest in heapq.merge(waiting, self.files.digests(prefix)):
+            if digest != last:
+                yield digest
+            last = digest
+
+    def entries(self) -> Iterator[Entry]:
+        waiting = self._waiting()
+        left = sorted(waiting, reverse=True)
+        for entry in self.files.entries():
+            if entry.kind is EntryKind.OBJECT and entry.digest is not None:
+                while left and left[-1] <= entry.digest:
+                    digest = left.pop()
+                    if digest != entry.digest:
+                        yield waiting[digest]
+            elif entry.kind is not EntryKind.OBJECT and not entry.path.startswith("objects/"):
+                while left:
+                    yield waiting[left.pop()]
+            yield entry
+        while left:
+            yield waiting[left.pop()]
+
+    def _taken_in(self, digest: Digest) -> IntakeObject | None:
+        for is_own, intake in ((True, self._own), (False, self._others)):
+            found = intake.read(digest)
+            if found is not None:
+                path, data = found
+                return IntakeObject(data, f"{place(path)}:{digest.hex}", is_own=is_own)
+        return None
+
+    def _waiting(self) -> dict[Digest, Entry]:
+        found = self._others.records() | self._own.records()
+        return {
+            digest: Entry(
+                kind=EntryKind.OBJECT,
+                path=f"intake/{path.name}",
+                size_bytes=record.size_bytes,
+                digest=digest,
+                mode=_OBJECT_MODE,
+            )
+            for digest, (path, record) in found.items()
+        }
+
+    # -- upkeep ----------------------------------------------------------------------------
+
+    def replay(self) -> int:
+        """Make files of what dead processes have left; returns how many objects that were.
+
+        Where the medium refuses it stays where it is, and is found there.
+        """
+        try:
+            return self._others.replay(self._settle, self.files.keep_aside)
+        except UnavailableError as error:
+            _log.warning("objects stay in %s for now: %s", self.files.root / DIRECTORY, error)
+            return 0
+
+    def drain(self) -> None:
+        """Leave plain files only, of what this handle has taken in."""
+        self._own.drain()
+
+    def sweep(self) -> list[Entry]:
+        return self.files.sweep()
+
+    def close(self) -> None:
+        try:
+            self._own.close()
+        finally:
+            self.files.close()
+
+    def _settle(self, objects: Objects) -> None:
+        """Give objects their files, durably. What has their names already is judged."""
+        for digest in self.files.publish_many(objects):
+            data = next(data for it, data in objects if it == digest)
+            while not self._is_settled(digest, data):
+                pass  # it has been quarantined, or its name taken away, since
+
+    def _is_settled(self, digest: Digest, data: bytes) -> bool:
+        def judge(stored: StoredObject) -> QuarantineNote | None:
+            found = fingerprint(stored)
+            if found.digest == digest:
+                return None
+            return QuarantineNote(
+                found_by="intake",
+                expected=str(digest),
+                actual=str(found.digest),
+                size_bytes=found.size_bytes,
+            )
+
+        try:
+            stored = self.files.open(digest)
+        except ObjectMissingError:
+            return self.files.publish(digest, BytesContent(data, digest))
+        with stored:
+            if judge(stored) is None:
+                return self.files.confirm(digest, stored)
+        return self.files.heal(digest, BytesContent(data, digest), judge)

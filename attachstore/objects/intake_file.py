@@ -1,0 +1,195 @@
+"""IntakeFile: new objects one behind the other in a file that has its room already.
+
+    0    "attachstore-intake/1\n", generation, checksum; zeros up to 64
+    64   record: "object\n\0", size, digest, checksum; then the bytes; then the next record
+
+A record counts if its header's checksum fits the file's generation and the record's place, and
+its bytes hash to its digest: nothing else is needed to tell what a crash left in the middle. The
+first header that does not fit is the end.
+
+Invariants
+
+ (1) The file is written in its full length before the first record, so that from the second on
+     syncing a record is syncing bytes: no size and no block changes, and no journal of the
+     file system is waited for.
+ (2) A file is held by an flock for as long as its writer lives. Whoever gets the lock and finds
+     the name still leading to the locked file may replay and remove it.
+ (3) `start_over` is called when every record lies under its own name, durably. The old records
+     may still be found after a crash, up to the first that was overwritten: they are objects
+     that are there.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from attachstore.digest import CHECKSUM_BYTES, Digest, checksum
+from attachstore.disk import BLOCK_BYTES, Disk, leads_to, read_all, remove_quietly, write_all
+from attachstore.lock import FileLock
+
+SUFFIX = ".intake"
+_MAGIC = b"attachstore-intake/1\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}sQ")
+_HEAD_BYTES = 64
+_RECORD_MAGIC = b"object\n\0"
+_RECORD = struct.Struct("<8sQ32s")
+_RECORD_BYTES = _RECORD.size + CHECKSUM_BYTES
+_PLACE = struct.Struct("<QQ")
+
+Read = Callable[[int, int], bytes]
+"""Up to so many bytes from an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Where an object's bytes lie in the file. They have not been hashed."""
+
+    digest: Digest
+    offset_bytes: int
+    size_bytes: int
+
+    @property
+    def end_bytes(self) -> int:
+        return self.offset_bytes + self.size_bytes
+
+
+def room_for(size_bytes: int) -> int:
+    """What a record of an object of that size takes."""
+    return _RECORD_BYTES + size_bytes
+
+
+def generation_of(read: Read) -> int | None:
+    """Which filling of the file this is; None for a file whose front is not ours."""
+    front = read(_HEAD_BYTES, 0)
+    if len(front) < _HEAD.size + CHECKSUM_BYTES:
+        return None
+    head = front[: _HEAD.size]
+    magic, generation = _HEAD.unpack(head)
+    if magic != _MAGIC or front[_HEAD.size :][:CHECKSUM_BYTES] != checksum(head):
+        return None
+    return generation
+
+
+def records(read: Read, generation: int, start_bytes: int = _HEAD_BYTES) -> Iterator[Record]:
+    """The records from `start_bytes` on, by their headers alone."""
+    at = start_bytes
+    while True:
+        header = read(_RECORD_BYTES, at)
+        if len(header) < _RECORD_BYTES or not header.startswith(_RECORD_MAGIC):
+            return
+        fields = header[: _RECORD.size]
+        if header[_RECORD.size :] != _check(fields, generation, at):
+            return
+        _, size_bytes, digest = _RECORD.unpack(fields)
+        yield Record(Digest(digest.hex()), at + _RECORD_BYTES, size_bytes)
+        at += _RECORD_BYTES + size_bytes
+
+
+def _check(fields: bytes, generation: int, at: int) -> bytes:
+    return checksum(_PLACE.pack(generation, at), fields)
+
+
+class IntakeFile:
+    """One writer's file. Methods raise OSError; one thread at a time."""
+
+    def __init__(self, disk: Disk, lock: FileLock, descriptor: int, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._disk = disk
+        self._lock = lock
+        self._descriptor: int | None = descriptor
+        self._generation = 0
+        self._end_bytes = _HEAD_BYTES
+
+    @classmethod
+    def create(cls, disk: Disk, directory: Path, size_bytes: int) -> IntakeFile:
+        """A new file, ours, with room for records. Its name is durable."""
+        while True:
+            path = directory / f"{secrets.token_hex(16)}{SUFFIX}"
+            descriptor = disk.create(path, 0o644)
+            lock = FileLock(disk, path, descriptor)
+            try:
+                disk.lock(descriptor, exclusive=True, wait=False)
+                write_all(disk, descriptor, _front(0), 0)
+                for offset_bytes in range(_HEAD_BYTES, size_bytes, BLOCK_BYTES):
+                    zeros = bytes(min(BLOCK_BYTES, size_bytes - offset_bytes))
+                    write_all(disk, descriptor, zeros, offset_bytes)
+                disk.sync_directory(directory)
+                if leads_to(disk, path, descriptor):
+                    return cls(disk, lock, descriptor, size_bytes)
+                lock.release()  # somebody took it for a dead writer's before it was locked
+            except BlockingIOError:
+                lock.release()
+            except BaseException:
+                remove_quietly(disk, path)
+                lock.release()
+                raise
+
+    @property
+    def path(self) -> Path:
+        return self._lock.path
+
+    @property
+    def is_empty(self) -> bool:
+        return self._end_bytes == _HEAD_BYTES
+
+    @property
+    def end_bytes(self) -> int:
+        """Where the next record begins."""
+        return self._end_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        return self.size_bytes - self._end_bytes
+
+    def append(self, digest: Digest, data: bytes) -> Record:
+        """Write a record, behind the last; `sync` makes it durable.
+
+        After an error the next record takes its place.
+        """
+        fields = _RECORD.pack(_RECORD_MAGIC, len(data), bytes.fromhex(digest.hex))
+        whole = b"".join((fields, _check(fields, self._generation, self._end_bytes), data))
+        at = self._end_bytes
+        if self.is_empty:  # what is at the front belongs to the generation before
+            whole, at = _front(self._generation) + whole, 0
+        write_all(self._disk, self._opened(), whole, at)
+        record = Record(digest, self._end_bytes + _RECORD_BYTES, len(data))
+        self._end_bytes = record.end_bytes
+        return record
+
+    def sync(self) -> None:
+        self._disk.sync_data(self._opened())
+
+    def read(self, record: Record) -> bytes:
+        return read_all(self._disk, self._opened(), record.size_bytes, record.offset_bytes)
+
+    def start_over(self) -> None:
+        """Forget the records: each lies under its own name, durably."""
+        self._generation += 1
+        self._end_bytes = _HEAD_BYTES
+
+    def remove(self) -> None:
+        """Take the file's name away and let it go; nothing in it is needed any more."""
+        try:
+            self._disk.unlink(self.path)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let it go as it is: whoever opens the store next replays it."""
+        self._descriptor = None
+        self._lock.release()
+
+    def _opened(self) -> int:
+        if self._descriptor is None:
+            message = "the intake is closed"
+            raise ValueError(message)
+        return self._descriptor
+
+
+def _front(generation: int) -> bytes:
+    head = _HEAD.pack(_MAGIC, generation)
+    return (head + checksum(head)).ljust(_HEAD_BYTES, b"\0")

@@ -1,0 +1,517 @@
+"""The intake: what is acknowledged when, what a crash leaves of its file, when it is empty."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from attachstore.digest import Digest
+from attachstore.disk import Disk, read_all
+from attachstore.errors import (
+    AttachstoreError,
+    ObjectMissingError,
+    StorageIOError,
+    StorePoisonedError,
+    UnavailableError,
+)
+from attachstore.objects.backend import EntryKind
+from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake import IntakeLimits
+from attachstore.objects.intake_backend import IntakeBackend
+from attachstore.objects.intake_file import IntakeFile, generation_of, records
+from attachstore.objects.store import CommitOutcome, ObjectStore
+from attachstore.threads import CancelFlag
+from tests.descriptors import open_descriptors
+from tests.faults import Effect, FailingDisk, RecordingDisk, failing_disks
+from tests.objects.samples import (
+    DATA,
+    DIGEST,
+    attachment,
+    damage,
+    make_store,
+    names_in,
+    object_path,
+    open_intake_store,
+    open_store,
+    reference,
+)
+
+NEVER_S = float("inf")
+OTHER = b"other bytes" * 100
+
+
+@pytest.fixture
+def root(memory_path: Path) -> Path:
+    root = memory_path / "store"
+    make_store(root)
+    return root
+
+
+@contextlib.contextmanager
+def opened(root: Path, disk: Disk | None = None, **options: Any) -> Generator[ObjectStore]:
+    store = open_intake_store(root, disk, **options)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def backend_of(store: ObjectStore) -> IntakeBackend:
+    return cast("IntakeBackend", store.backend)
+
+
+def intake_files(root: Path) -> list[Path]:
+    return sorted((root / "intake").glob("*.intake"))
+
+
+def abandon(store: ObjectStore) -> None:
+    """As a process that is killed: the lock goes, the file stays."""
+    cast("Any", store.backend)._own._let_go(remove=False)
+
+
+# -- what is acknowledged, and when --------------------------------------------------------------
+
+
+def test_an_object_costs_one_write_and_one_sync_of_bytes(root: Path) -> None:
+    with opened(root) as store:
+        store.commit(attachment(OTHER))  # makes the file
+    disk = RecordingDisk(root)
+    with opened(root, disk) as store:
+        store.commit(attachment(OTHER + b"1"))
+        disk.trace.clear()
+
+        assert store.commit(attachment()).outcome is CommitOutcome.STORED
+
+        assert [call for call, _ in disk.trace] == ["write", "sync_data"]
+        assert not object_path(root).exists()
+        assert store.read(reference()) == DATA
+
+
+def test_what_leaves_the_intake_is_synced_together_and_named_before_it_is_forgotten(
+    root: Path,
+) -> None:
+    disk = RecordingDisk(root, methods={"sync_file", "link_open_file", "sync_directory", "unlink"})
+    with opened(root, disk) as store:
+        for data in (DATA, OTHER):
+            store.commit(attachment(data))
+        disk.trace.clear()
+    first_use_of_a_shard = ("sync_directory", "objects/blake3")
+    assert [it[0] for it in disk.trace if it != first_use_of_a_shard] == [
+        *["sync_file"] * 2,
+        *["link_open_file"] * 2,
+        *["sync_directory"] * 2,
+        "unlink",
+    ]
+    assert disk.trace[-1] == ("unlink", "intake/<random>.intake")
+    assert open_store(root).read(reference()) == DATA
+
+
+def test_what_comes_alone_gets_its_file_at_once(root: Path) -> None:
+    """So a command that attaches one file, and ends, makes no intake."""
+    with opened(root, limits=IntakeLimits(burst_s=0.0)) as store:
+        for data in (DATA, OTHER):
+            store.commit(attachment(data))
+    assert object_path(root).exists()
+    assert not (root / "intake").exists()
+    with opened(root, limits=IntakeLimits(burst_s=NEVER_S, idle_s=NEVER_S)) as store:
+        store.commit(attachment(b"the first of a burst"))
+        assert store.commit(attachment(b"the second")).outcome is CommitOutcome.STORED
+
+
+def test_large_objects_get_their_files_at_once(root: Path) -> None:
+    with opened(root) as store:
+        large = bytes(1 + (1 << 20))
+        store.commit(attachment(large))
+        assert object_path(root, large).exists()
+
+
+def test_an_object_that_finds_no_room_gets_its_file_at_once(root: Path) -> None:
+    """The caller waits for the disk, as it has to without an intake, and not for our threads."""
+    with opened(root) as store:
+        datas = [bytes([number]) * 20_000 for number in range(8)]
+        for data in datas:
+            store.commit(attachment(data))
+        in_files = [data for data in datas if object_path(root, data).exists()]
+        assert len(in_files) == 2, "two files of 64 KiB take three of them each"
+        backend_of(store).drain()
+        assert all(store.read(reference(data)) == data for data in datas)
+        assert len(intake_files(root)) == 1
+
+
+def test_threads_that_put_at_the_same_time_share_a_sync(root: Path) -> None:
+    """32 of them; each has its answer only after a sync that began after its write."""
+    holding = threading.Event()
+
+    class Slow(RecordingDisk):
+        def sync_data(self, descriptor: int) -> None:
+            if threading.active_count() > 20 and not holding.is_set():
+                holding.set()
+                time.sleep(0.2)  # long enough for all others to write
+            super().sync_data(descriptor)
+
+    disk = Slow(root, methods={"sync_data", "write"})
+    limits = IntakeLimits(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=1 << 20)
+    with opened(root, disk, limits=limits) as store:
+        store.commit(attachment(OTHER))
+        disk.trace.clear()
+        datas = [bytes([number]) * 100 for number in range(32)]
+        barrier = threading.Barrier(len(datas))
+
+        def put(data: bytes) -> None:
+            barrier.wait()
+            store.commit(attachment(data))
+
+        threads = [threading.Thread(target=put, args=(data,)) for data in datas]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        calls = [call for call, _ in disk.trace]
+        assert calls.count("write") == 32
+        assert calls.count("sync_data") < 32
+        assert all(store.read(reference(data)) == data for data in datas)
+
+
+def test_the_same_bytes_are_taken_in_once(root: Path) -> None:
+    with opened(root) as store:
+        outcomes = [store.commit(attachment()).outcome for _ in range(2)]
+        backend_of(store).drain()
+        outcomes.append(store.commit(attachment()).outcome)
+    assert outcomes == [CommitOutcome.STORED, CommitOutcome.DUPLICATE, CommitOutcome.DUPLICATE]
+
+
+# -- when it leaves ------------------------------------------------------------------------------
+
+
+def test_when_nothing_comes_there_are_plain_files_only(root: Path) -> None:
+    limits = IntakeLimits(burst_s=NEVER_S, idle_s=0.02)
+    with opened(root, limits=limits) as store:
+        store.commit(attachment())
+        deadline_s = time.monotonic() + 60
+        while not object_path(root).exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        assert store.read(reference()) == DATA
+
+
+def test_closing_leaves_plain_files_no_thread_and_no_descriptor(root: Path) -> None:
+    before, threads = open_descriptors(), threading.active_count()
+    with opened(root) as store:
+        store.commit(attachment())
+    assert intake_files(root) == []
+    assert open_store(root).read(reference()) == DATA
+    assert threading.active_count() == threads
+    assert open_descriptors() <= before
+
+
+def test_a_disk_that_is_full_keeps_them_in_the_intake(root: Path) -> None:
+    """They are acknowledged, and stay readable; closing says that they have no files yet."""
+    disk = FailingDisk(1, error=errno.ENOSPC, methods={"open_temporary"}, sticky=True)
+    store = open_intake_store(root, disk)
+    store.commit(attachment())
+    with pytest.raises(UnavailableError):
+        backend_of(store).drain()
+    assert store.read(reference()) == DATA
+    with pytest.raises(UnavailableError):
+        store.close()
+
+    with opened(root) as next_store:
+        assert object_path(root).exists()
+        assert next_store.read(reference()) == DATA
+    assert intake_files(root) == []
+
+
+def test_a_medium_that_has_no_room_for_an_intake_does_without(root: Path) -> None:
+    disk = FailingDisk(1, error=errno.ENOSPC, methods={"create"}, sticky=True)
+    with opened(root, disk) as store:
+        assert store.commit(attachment()).outcome is CommitOutcome.STORED
+        assert object_path(root).exists()
+        assert store.commit(attachment(OTHER)).outcome is CommitOutcome.STORED
+    assert len(disk.landed) == 1, "it was tried again"
+
+
+def test_bad_bytes_under_the_objects_name_are_healed_on_the_way_out(root: Path) -> None:
+    with opened(root) as store:
+        store.commit(attachment())
+        open_store(root).commit(attachment())
+        damage(object_path(root))
+    assert open_store(root).read(reference()) == DATA
+    assert len(names_in(root / "quarantine")) == 2
+
+
+# -- faults --------------------------------------------------------------------------------------
+
+
+def test_after_a_failed_sync_nothing_more_is_promised(root: Path) -> None:
+    disk = FailingDisk(2, methods={"sync_data"})
+    store = open_intake_store(root, disk)
+    store.commit(attachment(OTHER))
+    with pytest.raises(StorageIOError):
+        store.commit(attachment())
+    for wrong in (
+        lambda: store.commit(attachment()),
+        lambda: store.commit(attachment(b"new")),
+        lambda: backend_of(store).drain(),
+    ):
+        with pytest.raises(StorePoisonedError):
+            wrong()
+    assert disk.landed == ["sync_data"]
+    assert store.read(reference(OTHER)) == OTHER
+    with pytest.raises(StorePoisonedError):
+        store.close()
+
+    with opened(root) as next_store:
+        assert next_store.read(reference(OTHER)) == OTHER, "it was acknowledged"
+
+
+@pytest.mark.parametrize("effect", ["none", "half", "done"])
+@pytest.mark.parametrize("sticky", [False, True])
+def test_every_call_may_fail(memory_path: Path, effect: Effect, *, sticky: bool) -> None:
+    """The error is typed; what was acknowledged is there for the next to open the store."""
+    root, template = memory_path / "store", memory_path / "template"
+    make_store(template)
+    before = open_descriptors()
+    for disk in failing_disks(effect=effect, sticky=sticky):
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(template, root)
+        acknowledged: list[bytes] = []
+        try:
+            store = open_intake_store(root, disk)
+            try:
+                for data in (DATA, OTHER):
+                    store.commit(attachment(data))
+                    acknowledged.append(data)
+            finally:
+                store.close()
+        except UnavailableError:
+            assert disk.landed
+        assert open_descriptors() <= before, f"a descriptor is left after {disk.landed}"
+        with opened(root) as next_store:
+            for data in acknowledged:
+                assert next_store.read(reference(data)) == data
+            for digest in next_store.digests():
+                assert next_store.verify(digest).error is None
+            next_store.commit(attachment())
+        assert open_store(root).read(reference()) == DATA
+        assert intake_files(root) == []
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_cut_or_zeroed_at_any_byte_gives_back_whole_objects_only(
+    root: Path,
+) -> None:
+    """And all that lie before the damage."""
+    store = open_intake_store(root, limits=IntakeLimits(burst_s=NEVER_S, file_bytes=4096))
+    datas = [b"first", b"second" * 9, b"third"]
+    for data in datas:
+        store.commit(attachment(data))
+    (path,) = intake_files(root)
+    whole = path.read_bytes()
+    abandon(store)
+    end = whole.index(b"third") + len(b"third")
+    for at in range(end + 1):
+        path.parent.joinpath("again").unlink(missing_ok=True)
+        for changed in (whole[:at], whole[:at] + bytes(len(whole) - at)):
+            path.write_bytes(changed)
+            reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk()))
+            found = [data for data in datas if readable(reader, data)]
+            ends = [whole.index(data) + len(data) for data in datas]
+            assert found == [data for data, end in zip(datas, ends, strict=True) if end <= at]
+
+
+def readable(store: ObjectStore, data: bytes) -> bool:
+    try:
+        return store.read(reference(data)) == data
+    except ObjectMissingError:
+        return False
+
+
+def test_no_flipped_bit_serves_other_bytes(root: Path) -> None:
+    store = open_intake_store(root, limits=IntakeLimits(burst_s=NEVER_S, file_bytes=1024))
+    for data in (DATA, OTHER[:50]):
+        store.commit(attachment(data))
+    (path,) = intake_files(root)
+    whole = path.read_bytes()
+    abandon(store)
+    for bit in range(8 * (whole.index(OTHER[:50]) + 50)):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk()))
+        for data in (DATA, OTHER[:50]):
+            readable(reader, data)  # asserts that what it gets is what was asked for
+
+
+def test_rot_before_a_whole_record_is_kept_for_diagnosis(root: Path) -> None:
+    """A crash tears the end. What is bad further to the front may have been acknowledged."""
+    store = open_intake_store(root)
+    for data in (DATA, OTHER):
+        store.commit(attachment(data))
+    (path,) = intake_files(root)
+    abandon(store)
+    path.write_bytes(path.read_bytes().replace(DATA, b"W" + DATA[1:], 1))
+
+    with opened(root) as next_store:
+        assert next_store.read(reference(OTHER)) == OTHER
+        with pytest.raises(ObjectMissingError):
+            next_store.read(reference())
+    kept = [it for it in (root / "quarantine").iterdir() if it.suffix != ".json"]
+    assert [it.read_bytes() for it in kept] == [b"W" + DATA[1:]]
+    assert kept[0].name.startswith(DIGEST.hex)
+
+
+def test_what_an_earlier_filling_has_left_is_not_read_as_part_of_the_later(root: Path) -> None:
+    disk = Disk()
+    (root / "intake").mkdir()
+    file = IntakeFile.create(disk, root / "intake", 4096)
+    earlier = [bytes([number]) * 10 for number in range(5)]
+    for data in earlier:
+        file.append(Digest.of(data), data)
+    file.start_over()
+    file.append(Digest.of(earlier[0]), earlier[0])
+    (path,) = intake_files(root)
+    descriptor = disk.open_read(path)
+
+    def read(size_bytes: int, offset_bytes: int) -> bytes:
+        return read_all(disk, descriptor, size_bytes, offset_bytes)
+
+    assert generation_of(read) == 1
+    assert [it.digest for it in records(read, 1)] == [Digest.of(earlier[0])]
+    disk.close(descriptor)
+    file.remove()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not ours" * 100, b"attachstore-intake/2\n" + bytes(100), bytes(8192)]
+)
+def test_a_file_that_is_not_ours_holds_nothing(root: Path, content: bytes) -> None:
+    (root / "intake").mkdir()
+    (root / "intake" / "0.intake").write_bytes(content)
+    with opened(root, takes_in=False) as store:
+        assert [*store.digests()] == []
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "fifo"])
+def test_what_is_no_file_is_left_alone_and_blocks_nobody(root: Path, kind: str) -> None:
+    (root / "intake").mkdir()
+    path = root / "intake" / "0.intake"
+    make: dict[str, Callable[[], object]] = {
+        "directory": path.mkdir,
+        "link": lambda: path.symlink_to("/dev/zero"),
+        "fifo": lambda: os.mkfifo(path),
+    }
+    make[kind]()
+    with opened(root) as store:
+        store.commit(attachment())
+        assert store.read(reference()) == DATA
+        with pytest.raises(ObjectMissingError):
+            store.read(reference(OTHER))
+        (entry,) = [it for it in store.entries() if it.path == "intake/0.intake"]
+        assert entry.kind is EntryKind.IRREGULAR
+    assert path.is_symlink() or path.exists()
+
+
+def test_a_foreign_name_beside_the_intakes_is_listed_as_such(root: Path) -> None:
+    with opened(root) as store:
+        store.commit(attachment())
+        (root / "intake" / "notes.txt").write_bytes(b"mine")
+        found = {it.path: it.kind for it in store.entries()}
+    assert found["intake/notes.txt"] is EntryKind.FOREIGN
+    assert EntryKind.IRREGULAR not in found.values()
+
+
+# -- seen from elsewhere -------------------------------------------------------------------------
+
+
+def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
+    with opened(root) as writer, opened(root, takes_in=False) as other:
+        promised = writer.commit(attachment()).reference
+        assert not object_path(root).exists()
+        assert other.read(promised) == DATA
+        assert other.size(DIGEST) == len(DATA)
+        assert [*other.digests()] == [DIGEST]
+        assert other.resolve(DIGEST.hex[:8]) == DIGEST
+        (entry,) = [it for it in other.entries() if it.kind is EntryKind.OBJECT]
+        assert (entry.digest, entry.size_bytes) == (DIGEST, len(DATA))
+        assert entry.path.startswith("intake/")
+        assert other.verify(DIGEST).error is None
+        assert other.differences(promised) == ()
+
+
+def test_whoever_vouches_for_another_handles_object_makes_a_file_of_it(root: Path) -> None:
+    with opened(root) as writer, opened(root, takes_in=False) as other:
+        promised = writer.commit(attachment()).reference
+        other.confirm(promised)
+        assert object_path(root).exists()
+
+
+def test_objects_are_listed_once_and_in_order_wherever_they_are(root: Path) -> None:
+    datas = [bytes([number]) for number in range(40)]
+    with opened(root) as writer, opened(root, takes_in=False) as other:
+        for data in datas:
+            writer.commit(attachment(data))
+        for data in datas[::3]:
+            other.commit(attachment(data))
+        digests = [*other.digests()]
+        listed = [it.digest for it in other.entries() if it.kind is EntryKind.OBJECT]
+    assert digests == sorted({Digest.of(data) for data in datas})
+    assert listed == digests
+
+
+def test_read_only_reads_a_dead_processes_intake_where_it_is(root: Path) -> None:
+    store = open_intake_store(root)
+    store.commit(attachment())
+    abandon(store)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk(), takes_in=False))
+
+    assert reader.read(reference()) == DATA
+    assert [*reader.digests()] == [DIGEST]
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_a_live_intake_is_not_replayed(root: Path) -> None:
+    with opened(root) as writer:
+        writer.commit(attachment())
+        with opened(root, takes_in=False) as other:
+            assert backend_of(other).replay() == 0
+        assert len(intake_files(root)) == 1
+
+
+def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path) -> None:
+    """The last look at the file's name is for this."""
+    datas = [bytes([number]) * 3_000 for number in range(200)]
+    acknowledged: list[bytes] = []
+    wrong: list[object] = []
+    limits = IntakeLimits(burst_s=NEVER_S, idle_s=0.001, file_bytes=16 << 10)
+    with opened(root, limits=limits) as writer, opened(root, takes_in=False) as other:
+        done = threading.Event()
+
+        def read() -> None:
+            while not done.is_set():
+                for data in acknowledged[-20:]:
+                    for store in (writer, other):
+                        try:
+                            assert store.read(reference(data)) == data
+                        except (AttachstoreError, AssertionError) as error:
+                            wrong.append(error)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        for data in datas:
+            writer.commit(attachment(data), CancelFlag())
+            acknowledged.append(data)
+        done.set()
+        reader.join()
+    assert wrong == []
