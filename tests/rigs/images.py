@@ -197,6 +197,16 @@ def remount(where: Path, *, read_only: bool) -> None:
     _checked(_libc.mount(None, os.fsencode(where), None, flags, None), f"remount {where}")
 
 
+def mount_tmpfs(where: Path, options: str) -> None:
+    mount_device("rig", where, "tmpfs", options)
+
+
+def resize_tmpfs(where: Path, options: str) -> None:
+    """Give it other limits; those that are not named stay."""
+    result = _libc.mount(None, os.fsencode(where), None, _REMOUNT, options.encode())
+    _checked(result, f"remount {where} {options}")
+
+
 def unmount(where: Path) -> None:
     """Unmount, waiting for whoever is still on the way out of it."""
     until_s = time.monotonic() + STEP_TIMEOUT_S

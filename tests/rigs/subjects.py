@@ -37,9 +37,14 @@ class Subject:
 
 def workloads() -> list[Subject]:
     """Every workload, judged by the oracle."""
-    for library in ("PIL.Image", "magic", "sqlite3", "attachstore.sessions.sqlite"):
-        importlib.import_module(library)  # once here, and not in each process that is forked
+    import_libraries()
     return [of_workload(workload) for workload in WORKLOADS.values()]
+
+
+def import_libraries() -> None:
+    """Once in the rig, and not in each process that it forks."""
+    for library in ("PIL.Image", "magic", "sqlite3", "attachstore.sessions.sqlite"):
+        importlib.import_module(library)
 
 
 def of_workload(workload: Workload) -> Subject:

@@ -69,7 +69,8 @@ def leaks(place: Path) -> list[str]:
             continue
         if target.startswith(f"{place}/"):
             found.append(f"descriptor of {Path(target).relative_to(place)}")
-    found += [f"thread {it.name}" for it in threading.enumerate() if "attachstore" in it.name]
+    threads = [it.name for it in threading.enumerate() if it.ident is not None]  # it has begun
+    found += [f"thread {name}" for name in threads if "attachstore" in name]
     return found
 
 
