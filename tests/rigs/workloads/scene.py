@@ -19,6 +19,7 @@ from attachstore import Digest, Offer, Reference, Session, Store
 from attachstore.conversion import convert_sessions
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
+from attachstore.sessions.prepared_session import PreparedSession
 from tests.rigs.journal import Journal
 
 
@@ -37,12 +38,15 @@ class Scene:
         self._handles = itertools.count(1)
 
     @asynccontextmanager
-    async def store(self, sessions: str | None = None) -> AsyncGenerator[Store]:
-        """The store, opened; decoding happens in this process."""
-        opening = Store.open(self.root, decode_in_process=True, sessions=sessions, disk=self._disk)
-        with self.operation("opened"):
+    async def store(
+        self, sessions: str | None = None, place: Path | None = None
+    ) -> AsyncGenerator[Store]:
+        """The store, or another one at `place`, opened; decoding happens in this process."""
+        root, kind = (self.root, "opened") if place is None else (place, "opened-other")
+        opening = Store.open(root, decode_in_process=True, sessions=sessions, disk=self._disk)
+        with self.operation(kind):
             store = await opening
-            self.journal.acknowledge("opened")
+            self.journal.acknowledge(kind)
         try:
             yield store
         finally:
@@ -107,6 +111,35 @@ class Scene:
             self.journal.acknowledge("loaded", id=session_id)
         return session and self._handle(session)
 
+    async def prepare(self, store: Store, session_id: str) -> PreparedSession | None:
+        """Nothing is promised and nothing changed by it."""
+        with self.operation("prepared", id=session_id):
+            return await store.sessions.prepare(session_id)
+        return None
+
+    async def resume(self, prepared: PreparedSession, session_id: str) -> Handle | None:
+        session = None
+        with self.operation("loaded", id=session_id):
+            session = await prepared.resume()
+            self.journal.acknowledge("loaded", id=session_id)
+        return session and self._handle(session)
+
+    async def release(self, prepared: PreparedSession, session_id: str) -> None:
+        with self.operation("released", id=session_id):
+            await prepared.release()
+
+    async def fork_from(
+        self, other: Store, parent_id: str, store: Store, session_id: str, marks: list[str]
+    ) -> Handle | None:
+        """Fork a session of another store, with these marks; for the journal it is one batch."""
+        session, number = None, next(self._handles)
+        with self.operation("events", id=session_id, handle=number, marks=marks):
+            session = await other.sessions.fork(parent_id, id=session_id, into=store.sessions)
+            self.journal.acknowledge(
+                "events", id=session_id, handle=number, marks=marks, first_seq=1, chains=[]
+            )
+        return session and Handle(self, session, number)
+
     async def fork(self, store: Store, parent_id: str, session_id: str, at: int) -> Handle | None:
         session = None
         with self.operation("fork", id=session_id, parent=parent_id, at=at):
@@ -151,7 +184,7 @@ class Scene:
             yield
         except AttachstoreError as error:
             self.journal.failed(kind, error.code, **facts)
-            if not goes_on and (kind == "opened" or not self.journal.keep_going):
+            if not goes_on and (kind.startswith("opened") or not self.journal.keep_going):
                 raise Halt from error
         except Exception as error:
             self.journal.failed(kind, f"escaped:{error!r} from {_origin(error)}", **facts)

@@ -11,10 +11,11 @@ from unittest import mock
 
 from tests.rigs.stored import log_of
 from tests.rigs.workloads.contents import SMALL
-from tests.rigs.workloads.scene import Scene
+from tests.rigs.workloads.scene import Scene, event_data
 from tests.rigs.workloads.workload import Part, Workload
 
 JSONL, SQLITE = "jsonl", "sqlite"
+OTHER = "other"
 
 
 async def no_session(scene: Scene, medium: str) -> None:
@@ -146,6 +147,43 @@ async def load(scene: Scene) -> None:
             await handle.append("loaded/1")
 
 
+async def prepare(scene: Scene) -> None:
+    """Look and let go; then look, resume, and go on."""
+    async with scene.store() as store:
+        looked = await scene.prepare(store, "s-1")
+        if looked is not None:
+            await scene.release(looked, "s-1")
+        prepared = await scene.prepare(store, "s-1")
+        if prepared is not None:
+            handle = await scene.resume(prepared, "s-1")
+            if handle is not None:
+                await handle.append("resumed/1")
+            await scene.release(prepared, "s-1")
+
+
+async def other_store(scene: Scene) -> None:
+    """This store has a session and an object; another one beside it has more of both."""
+    await one_session(scene, JSONL)
+    async with scene.store(place=scene.beside / OTHER) as other:
+        session = await other.sessions.create("o-1", cwd="/")
+        for number, content in enumerate(SMALL[:2], start=1):
+            reference = await other.attach(content, name="x.txt", declared="text/plain")
+            await session.append("message", event_data(f"other/{number}", reference))
+    for shard in (scene.beside / OTHER / "objects" / "blake3").iterdir():
+        if not any(shard.iterdir()):
+            shard.rmdir()
+
+
+async def fork_across(scene: Scene) -> None:
+    """One of the two objects that the session refers to is here already."""
+    marks = ["other/1", "other/2"]
+    async with scene.store(place=scene.beside / OTHER) as other, scene.store() as store:
+        for session_id in ("s-2", "s-3"):
+            handle = await scene.fork_from(other, "o-1", store, session_id, marks)
+            if handle is not None:
+                await handle.append(f"{session_id}/1")
+
+
 async def repair(scene: Scene) -> None:
     async with scene.store() as store:
         await scene.repair(store, "s-1")
@@ -245,6 +283,8 @@ SESSION_WORKLOADS = (
     *_both("write-behind", one_session, write_behind),
     *_both("fork", one_session, fork),
     *_both("load-torn-tail", torn_tail, load),
+    *_both("prepare", torn_tail, prepare),
+    Workload("fork-across", other_store, fork_across),
     *_both("repair", damaged, repair),
     *_both("delete", one_session, delete),
     Workload("convert", partial(one_session, medium=JSONL), partial(convert, medium=SQLITE)),
