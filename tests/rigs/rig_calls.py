@@ -146,7 +146,7 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
         calls = {name: shimmed.calls(name) for name in workloads}
     jobs = list(all_jobs(calls))
     if scale.ci:
-        jobs = sample(jobs, CI_RUNS)
+        jobs = sample(jobs, CI_RUNS * len(calls) // len(ALL_WORKLOADS))
     landed, violations = of_landed(shared_out(jobs, Shimmed, scale.pick(1, PROCESSES)))
     return Figures(
         rig=1,

@@ -112,7 +112,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
     start = time.monotonic()
     with closing(Traced()) as traced:
         points = {name: traced.points(name) for name in workloads}
-    jobs = sample(list(all_injections(points)), scale.pick(CI_RUNS, PROOF_RUNS))
+    many = scale.pick(CI_RUNS, PROOF_RUNS) * len(points) // len(ALL_WORKLOADS)
+    jobs = sample(list(all_injections(points)), many)
     landed, violations = of_landed(shared_out(jobs, Traced, scale.pick(1, PROCESSES)))
     return Figures(
         rig=2,
