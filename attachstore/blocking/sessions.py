@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -20,6 +21,7 @@ from attachstore.sessions.event import (
 )
 from attachstore.sessions.lineage import Branch, Divergence
 from attachstore.sessions.reading import Damaged
+from attachstore.sessions.snapshot import SessionSnapshot
 
 
 class Session:
@@ -164,6 +166,9 @@ class Sessions:
 
     def list(self) -> list[SessionSummary]:
         return self._loop.wait(self._sessions.list())
+
+    def list_snapshots(self) -> builtins.list[SessionSnapshot]:
+        return self._loop.wait(self._sessions.list_snapshots())
 
     def tree(self) -> tuple[Branch, ...]:
         return self._loop.wait(self._sessions.tree())

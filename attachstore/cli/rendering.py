@@ -77,6 +77,7 @@ def summary_as_json(summary: SessionSummary) -> dict[str, Any]:
         "title": summary.title,
         "meta": dict(summary.meta),
         "head_seq": summary.head_seq,
+        "head_chain": summary.head_chain,
         "size_bytes": summary.size_bytes,
         "last_time": summary.last_time,
         "parent": parent_as_json(summary.parent),

@@ -114,6 +114,7 @@ class SessionSummary:
     title: str | None
     meta: Mapping[str, Any]
     head_seq: int
+    head_chain: str
     size_bytes: int
     last_time: str | None
     parent: Parent | None

@@ -44,16 +44,14 @@ from attachstore.sessions.claims import Claims, SessionClaim
 from attachstore.sessions.glance import Glance, glance_at
 from attachstore.sessions.log_file import LogFile
 from attachstore.sessions.medium import LogReader, LogWriter
-from attachstore.sessions.mending import MENDING
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NEW_PREFIX, NewLog
-from attachstore.sessions.removal import DELETED_PREFIX, remove_session, sweep
+from attachstore.sessions.removal import remove_session, sweep
 from attachstore.sessions.sealed_log import SEALED, SealedLog
 from attachstore.sessions.sealed_writer import SealedWriter
+from attachstore.sessions.strays import LOG, stray_paths
 from attachstore.sessions.torn import TORN
 from attachstore.threads import CancelFlag
-
-LOG = "log.jsonl"
 
 
 @contextlib.contextmanager
@@ -251,22 +249,15 @@ class JsonlMedium:
     def strays(self) -> Iterator[str]:
         with _medium_errors(self._sessions):
             segments = self._segments()
-        for segment in segments:
-            path = self._sessions / segment
-            if segment.startswith(DELETED_PREFIX) or SessionName.from_segment(segment) is None:
-                yield str(path)
-                continue
-            with _medium_errors(path):
-                try:
-                    inside = self._disk.names(path)
-                except FileNotFoundError:
-                    continue  # deleted since it was listed
-                except NotADirectoryError:
-                    yield str(path)
-                    continue
-            for entry in inside:
-                if entry not in {LOG, SEALED, MENDING, TORN} and not entry.startswith(NEW_PREFIX):
-                    yield str(path / entry)
+        yield from stray_paths(self._disk, self._sessions, segments)
+
+    def cuts(self, name: SessionName) -> int:
+        torn = self._directory(name) / TORN
+        with _medium_errors(torn):
+            try:
+                return len(self._disk.names(torn))
+            except FileNotFoundError:
+                return 0
 
     # -- parts; they raise OSError ---------------------------------------------------------
 

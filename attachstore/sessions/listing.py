@@ -14,6 +14,7 @@ from attachstore.sessions.names import SessionName
 from attachstore.sessions.record import LINE_BYTES_MAX, decode_record
 from attachstore.sessions.scan import Scan
 
+_START = record.CHAIN_START.hex()
 _WINDOW_BYTES = 4 << 10
 _WINDOW_GROWTH = 16
 
@@ -57,17 +58,17 @@ def _of_glance(name: SessionName, glance: Glance) -> SessionSummary | None:
         if not name.belongs_to(header.id):
             return None
         if glance.last_line is None:
-            return _summary(header, 0, None, glance.size_bytes, None)
+            return _summary(header, 0, _START, None, glance.size_bytes)
         event = decode_record(glance.last_line, number=0, offset_bytes=0, verified=False)
     except (BadDataError, record.UnknownFormatError):
         return None
-    return _summary(header, event.seq, event.time, glance.size_bytes, None)
+    return _summary(header, event.seq, event.chain, event.time, glance.size_bytes)
 
 
 def _of_log(log: LogReader, scan: Scan, size_bytes: int) -> SessionSummary:
     last = _last_line(log, scan.events_start_bytes, size_bytes)
     if last is None:
-        return _summary(scan.header, 0, None, size_bytes, None)
+        return _summary(scan.header, 0, _START, None, size_bytes)
     try:
         event = decode_record(last, number=0, offset_bytes=0, verified=False)
     except BadDataError:
@@ -76,8 +77,10 @@ def _of_log(log: LogReader, scan: Scan, size_bytes: int) -> SessionSummary:
             scan.exhaust().raise_damage()
         except LogDamagedError as error:
             problem = error
-        return _summary(scan.header, scan.seq, scan.last_time, size_bytes, problem)
-    return _summary(scan.header, event.seq, event.time, size_bytes, None)
+        return _summary(
+            scan.header, scan.seq, scan.chain.hex(), scan.last_time, size_bytes, problem
+        )
+    return _summary(scan.header, event.seq, event.chain, event.time, size_bytes)
 
 
 def _last_line(log: LogReader, start_bytes: int, size_bytes: int) -> bytes | None:
@@ -99,15 +102,17 @@ def _last_line(log: LogReader, start_bytes: int, size_bytes: int) -> bytes | Non
 def _summary(
     header: SessionHeader,
     head_seq: int,
+    head_chain: str,
     last_time: str | None,
     size_bytes: int,
-    problem: AttachstoreError | None,
+    problem: AttachstoreError | None = None,
 ) -> SessionSummary:
     return SessionSummary(
         id=header.id,
         title=header.title,
         meta=header.meta,
         head_seq=head_seq,
+        head_chain=head_chain,
         size_bytes=size_bytes,
         last_time=last_time,
         parent=header.parent,
@@ -123,6 +128,7 @@ def _without_header(
         title=None,
         meta={},
         head_seq=0,
+        head_chain=_START,
         size_bytes=size_bytes,
         last_time=None,
         parent=None,

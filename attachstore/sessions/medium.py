@@ -129,6 +129,10 @@ class SessionMedium(Protocol):
         """Every session that has a log, whole or not, in ascending order of segments."""
         ...
 
+    def cuts(self, name: SessionName) -> int:
+        """How often bytes were cut off the log so far; 0 if there is none. Never counts down."""
+        ...
+
     def strays(self) -> Iterator[str]:
         """Where the medium holds things that belong to no session, for a scan to report."""
         ...

@@ -120,6 +120,9 @@ class MemoryMedium:
             if name is not None:
                 yield name
 
+    def cuts(self, name: SessionName) -> int:
+        return len(self.torn.get(name.segment, ()))
+
     def strays(self) -> Iterator[str]:
         return iter(())
 

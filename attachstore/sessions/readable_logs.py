@@ -5,6 +5,7 @@ The part of `SessionLogs` that reads.
 
 from __future__ import annotations
 
+import builtins
 import os
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from attachstore.sessions.log import SessionLog
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.reading import Damaged, read_events, view_of
+from attachstore.sessions.snapshot import SessionSnapshot, snapshots
 from attachstore.threads import CancelFlag
 
 
@@ -77,6 +79,16 @@ class ReadableLogs:
             if cancel is not None:
                 cancel.check()
             found.append(summary)
+        return found
+
+    def list_snapshots(self, *, cancel: CancelFlag | None = None) -> builtins.list[SessionSnapshot]:
+        """Where every session that has a log ends, and its revision; those with a problem not."""
+        self._check_open()
+        found: builtins.list[SessionSnapshot] = []
+        for snapshot in snapshots(self.medium):
+            if cancel is not None:
+                cancel.check()
+            found.append(snapshot)
         return found
 
     def held(self, session_id: str) -> SessionLog | None:

@@ -32,6 +32,10 @@ _COPY = (
     "INSERT INTO line SELECT :child, offset_bytes + :shift, bytes FROM line"
     " WHERE session = :parent AND offset_bytes >= :start AND offset_bytes < :end"
 )
+_CUTS = (
+    "SELECT count(DISTINCT revision) FROM torn"
+    " WHERE session = (SELECT number FROM session WHERE segment = ?)"
+)
 # One step down the index for each session, instead of one for each line.
 _ORPHANS = """
     WITH RECURSIVE used (number) AS (
@@ -154,6 +158,10 @@ class SqliteMedium:
             name = SessionName.from_segment(segment)
             if name is not None:
                 yield name, glance
+
+    def cuts(self, name: SessionName) -> int:
+        with self.database.reading() as connection:
+            return connection.execute(_CUTS, (name.segment,)).fetchone()[0]
 
     def strays(self) -> Iterator[str]:
         for segment in self._segments():

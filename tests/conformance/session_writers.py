@@ -10,9 +10,10 @@ from attachstore.errors import LogDamagedError, LogPoisonedError, SessionBusyErr
 from attachstore.sessions import SessionLogs
 from tests.conformance.session_place import Place, confirm, content_of, filled
 from tests.conformance.session_prepare import SessionPrepareConformance
+from tests.conformance.session_snapshots import SessionSnapshotConformance
 
 
-class SessionWriterConformance(SessionPrepareConformance):
+class SessionWriterConformance(SessionPrepareConformance, SessionSnapshotConformance):
     """Part of `SessionMediumConformance`."""
 
     @pytest.fixture
