@@ -55,7 +55,7 @@ def page() -> str:
     parts = {
         "table": "\n".join(_table(run)),
         "notes": "\n".join(_notes(run)),
-        "machine": "; ".join(sorted({_machine(entry) for _, entry in run})),
+        "machine": "; ".join(sorted({_machine(entry) for _, entry in run})) or "nothing yet",
         "found": (FOLDER / "found.md").read_text().strip(),
     }
     for name, part in parts.items():

@@ -32,7 +32,7 @@ PROCESSES = 2
 TRIES = 5
 """Of a run whose injection did not land, because threads took another turn."""
 CI_RUNS = 500
-PROOF_RUNS = 6000
+PROOF_RUNS = 4000
 
 KILL = "signal=SIGKILL"
 ERRORS = ("error=EIO", "error=ENOSPC", "error=EMFILE", "error=EROFS", "error=EINTR")
