@@ -133,9 +133,6 @@ class MortalMedium:
     def strays(self) -> Iterator[str]:
         return self._medium.strays()
 
-    def cuts(self, name: SessionName) -> int:
-        return self._life.call(self._medium.cuts, name)
-
     def delete(self, name: SessionName) -> None:
         self._life.call(self._medium.delete, name)
 
