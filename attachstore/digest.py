@@ -86,3 +86,8 @@ def checksum(*parts: bytes | memoryview) -> bytes:
     """
     whole = parts[0] if len(parts) == 1 else b"".join(parts)  # a copy is less than a call
     return blake3(whole).digest(CHECKSUM_BYTES)
+
+
+def chained(before: bytes, body: bytes) -> bytes:
+    """`checksum` of the two, for every event that is written or read."""
+    return blake3(before + body).digest(CHECKSUM_BYTES)

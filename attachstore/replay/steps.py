@@ -18,7 +18,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+
+import msgspec
 
 from attachstore.errors import (
     AttachstoreError,
@@ -60,9 +61,8 @@ class Resolved:
     error: AttachstoreError | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """An event and what became of its references."""
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """An event and what became of its references. A Struct for the same reason as Event is one."""
 
     event: Event
     attachments: tuple[Resolved, ...]
@@ -119,7 +119,7 @@ def strict(steps: Iterable[Step]) -> Iterator[Step]:
     """The same steps; after the first with an attachment that is not `ok`, its error is raised."""
     for step in steps:
         yield step
-        if step.error is not None:
+        if step.attachments and step.error is not None:
             raise step.error
 
 
@@ -176,7 +176,7 @@ class Resolver:
 
     def step(self, event: Event, cancel: CancelFlag | None = None) -> Step:
         """The event with what became of its references."""
-        if not _holds_reference(event.data):  # most events, and finding pointers costs more
+        if not event.has_references:  # as most events
             return Step(event=event, attachments=())
         attachments: list[Resolved] = []
         for pointer, reference in references_in(event.data):
@@ -209,18 +209,6 @@ class Resolver:
         except AttachstoreError as error:
             return error
         return None
-
-
-def _holds_reference(data: object) -> bool:
-    pending: list[Any] = [data]
-    for value in pending:  # which grows as it is gone through
-        if isinstance(value, dict):
-            pending.extend(cast("dict[str, Any]", value).values())
-        elif isinstance(value, list):
-            pending.extend(cast("list[Any]", value))
-        elif isinstance(value, Reference):
-            return True
-    return False
 
 
 def outcome_of(error: AttachstoreError | None) -> Outcome:

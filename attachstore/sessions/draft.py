@@ -159,6 +159,7 @@ def events_of(drafts: Sequence[Draft], placed: Placed, head: Head, time: str) ->
                 data=event_data.decode(item.data_json),
                 chain=chain.hex(),
                 batch=batch,
+                has_references=bool(item.references),
                 line=head.line + number,
                 offset_bytes=offset_bytes,
             )

@@ -32,6 +32,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     chain: str
     batch: int | None = None
     """`seq` of the first event of the append that wrote this one, if it wrote several."""
+    has_references: bool = False
+    """Whether `data` holds a Reference somewhere; most do not, and need not be searched."""
     verified: bool = True
     """Whether the chain proves that the event is the one written after its predecessor."""
     line: int

@@ -185,18 +185,14 @@ class Scan:
                 return "the line is longer than any record"
             if not whole:
                 return "the line has no line feed"
-            try:
-                event = record.decode_record(
-                    line, number=self.line + 1, offset_bytes=offset_bytes, verified=True
-                )
-            except BadDataError as error:
-                return str(error)
-            if event.seq != self.seq + 1:
-                return f"event {event.seq} where {self.seq + 1} was expected"
-            chain = record.chain_of(line, self.chain)
-            if chain is None:
-                return "the chain does not hold: this line or the one before is not as written"
-            self.chain = chain
+            found = record.decode_next(
+                line, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
+            )
+            if found is None:
+                found = self._look_closer(line, offset_bytes)
+                if isinstance(found, str):
+                    return found
+            event, self.chain = found
             self.seq = event.seq
             self.line += 1
             self.good_bytes = offset_bytes + len(line) + 1
@@ -205,6 +201,21 @@ class Scan:
                 self.turn_is_open = event.type == TURN_START
             yield event
         return None
+
+    def _look_closer(self, line: bytes, offset_bytes: int) -> tuple[Event, bytes] | str:
+        """The next event and its chain from a line that is not as we write it, or its flaw."""
+        try:
+            event = record.decode_record(
+                line, number=self.line + 1, offset_bytes=offset_bytes, verified=True
+            )
+        except BadDataError as error:
+            return str(error)
+        if event.seq != self.seq + 1:
+            return f"event {event.seq} where {self.seq + 1} was expected"
+        chain = record.chain_of(line, self.chain)
+        if chain is None:
+            return "the chain does not hold: this line or the one before is not as written"
+        return event, chain
 
     def _tail_reason(self) -> str | None:
         return tail_reason(self._log, self.good_bytes, self._end_bytes, self.seq + 1, self._cancel)

@@ -10,6 +10,7 @@ from attachstore.objects.memory import MemoryBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.replay.steps import Resolver, Step
+from attachstore.sessions.data import references_in
 from attachstore.sessions.event import Event, Parent, SessionHeader, SessionView
 from tests.replay.pictures import encoded, photo, screenshot
 
@@ -55,6 +56,7 @@ class SampleSession:
             "chain": f"{seq:032x}",
             "line": seq + 1,
             "offset_bytes": 300 + 400 * seq,
+            "has_references": next(references_in(data), None) is not None,
         }
         self.events.append(Event(**values | fields))
         return self.events[-1]

@@ -6,6 +6,7 @@ import contextlib
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+import msgspec
 import pytest
 from blake3 import blake3
 from hypothesis import given
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from attachstore.errors import InvalidEventError
 from attachstore.reference import Reference
 from attachstore.sessions import record
-from attachstore.sessions.data import BadDataError
+from attachstore.sessions.data import BadDataError, references_in
 from attachstore.sessions.event import Event, Parent, SessionHeader
 from tests.sessions.test_data import REFERENCE
 
@@ -88,6 +89,60 @@ def test_a_record_is_read_back_with_its_place() -> None:
     assert event.data == {"file": Reference(digest=REFERENCE.digest, size=1, media_type="a/b")}
     assert (event.seq, event.time, event.type, event.batch) == (1, TIME, "message", None)
     assert (event.line, event.offset_bytes, event.verified) == (2, 100, True)
+
+
+NEXT_LINES: dict[str, bytes] = {
+    "ours": line_of(b'{"a":[1,-1.5,"x"]}'),
+    "with a reference": line_of(b'{"a":[%s]}' % msgspec.json.encode(REFERENCE.to_json())),
+    "with a look-alike": line_of(b'{"$$attach":1}'),
+    "with a word that looks alike": line_of(b'"the key $attach"'),
+    "with an escape": line_of(b'"\\u0001"'),
+    "with digits": line_of(b'"1234567890123456789012345"'),
+    "with many brackets": line_of(b"[" + b",".join([b"[]"] * 300) + b"]"),
+    "deep": line_of(b"[" * 200 + b"]" * 200),
+    "too deep": line_of(b"[" * 201 + b"]" * 201),
+    "a large integer": line_of(b"9223372036854775807"),
+    "a larger integer": line_of(b"9223372036854775808"),
+    "a key twice": line_of(b'{"a":1,"a":1}'),
+    "blanks": line_of(b'{"a": 1}'),
+    "another number format": line_of(b"1.50"),
+    "a look-alike that is none": line_of(b'{"$attach":1}'),
+    "another number": line_of(b"1", seq=2),
+    "no JSON": line_of(b"nan"),
+    "a foreign field": with_chain(
+        b'{"seq":1,"time":"%s","type":"m","data":1,"more":2' % TIME.encode()
+    ),
+    "a broken chain": line_of(b'{"a":1}').replace(b'"a":1', b'"a":2'),
+    "cut": line_of(b"1")[:-1],
+    "blank": b"",
+}
+
+
+@pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
+def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) -> None:
+    """Or it gives up: then the long way is gone, which knows what is wrong."""
+    found = record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100)
+
+    if found is not None:
+        event, chain = found
+        assert event == read(line)
+        assert chain == record.chain_of(line, record.CHAIN_START)
+        assert event.has_references == (REFERENCE in [it for _, it in references_in(event.data)])
+
+
+def test_the_short_way_is_the_usual_one() -> None:
+    ways = {
+        name: record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100)
+        for name, line in NEXT_LINES.items()
+    }
+
+    assert [name for name, found in ways.items() if found is not None] == [
+        "ours",
+        "with a reference",
+        "with a look-alike",
+        "with a word that looks alike",
+        "with an escape",
+    ]
 
 
 def test_times_are_utc_with_microseconds() -> None:
