@@ -189,7 +189,8 @@ def _states(root: Path, promises: Promises) -> list[str]:
 
 def _leftovers(root: Path) -> list[str]:
     """No writer lives, and the store was drained: nothing temporary may be there."""
-    return [f"left in staging: {path.name}" for path in sorted((root / "staging").glob("*"))]
+    left = [*sorted((root / "staging").glob("*")), *sorted((root / "intake").glob("*"))]
+    return [f"left in {path.parent.name}: {path.name}" for path in left]
 
 
 @contextmanager

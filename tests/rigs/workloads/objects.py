@@ -6,9 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 from attachstore import Digest
+from attachstore.objects.intake import IntakePolicy
 from tests.rigs.workloads.contents import LARGE, SMALL
 from tests.rigs.workloads.scene import Scene, object_facts
 from tests.rigs.workloads.workload import Workload
+
+BURST = IntakePolicy(burst_s=float("inf"), idle_s=60.0, file_bytes=64 << 10)
+"""Whatever the clock says, all but the first object are taken in, and stay until they are told."""
 
 
 async def empty(scene: Scene) -> None:
@@ -86,6 +90,18 @@ async def put_and_log(scene: Scene) -> None:
                 await handle.append(f"logged/{number}", file=reference)
 
 
+async def put_intake(scene: Scene) -> None:
+    """A burst of small objects, which are durable before they have files; then their files."""
+    async with scene.store(intake=BURST) as store:
+        handle = await scene.create(store, "s-1")
+        for number, content in enumerate(SMALL, start=1):
+            reference = await scene.put(store, content)
+            if handle is not None and reference is not None:
+                await handle.append(f"taken-in/{number}", file=reference)
+        await scene.drain(store)
+        await scene.put(store, SMALL[1])
+
+
 async def read(scene: Scene) -> None:
     async with scene.store() as store:
         for content in (SMALL[0], LARGE[0]):
@@ -132,5 +148,6 @@ OBJECT_WORKLOADS = (
     Workload("heal", corrupt_object, heal),
     Workload("quarantine", corrupt_object, quarantine),
     Workload("put-and-log", empty, put_and_log),
+    Workload("put-intake", empty, put_intake),
     Workload("read", one_object, read),
 )

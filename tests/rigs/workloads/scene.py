@@ -19,6 +19,7 @@ from attachstore import Digest, Offer, Reference, Session, Store
 from attachstore.conversion import convert_sessions
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
+from attachstore.objects.intake import IntakePolicy
 from attachstore.sessions.prepared_session import PreparedSession
 from tests.rigs.journal import Journal
 
@@ -39,11 +40,17 @@ class Scene:
 
     @asynccontextmanager
     async def store(
-        self, sessions: str | None = None, place: Path | None = None
+        self,
+        sessions: str | None = None,
+        place: Path | None = None,
+        *,
+        intake: bool | IntakePolicy = False,
     ) -> AsyncGenerator[Store]:
         """The store, or another one at `place`, opened; decoding happens in this process."""
         root, kind = (self.root, "opened") if place is None else (place, "opened-other")
-        opening = Store.open(root, decode_in_process=True, sessions=sessions, disk=self._disk)
+        opening = Store.open(
+            root, decode_in_process=True, sessions=sessions, intake=intake, disk=self._disk
+        )
         with self.operation(kind):
             store = await opening
             self.journal.acknowledge(kind)
@@ -77,6 +84,11 @@ class Scene:
             for content in contents:
                 self.journal.acknowledge("object", **object_facts(content))
         return references
+
+    async def drain(self, store: Store) -> None:
+        """Give every object its file, and sweep."""
+        with self.operation("drained"):
+            await store.drain()
 
     async def read(self, store: Store, digest: Digest) -> None:
         """Read an object and record what its bytes are."""
