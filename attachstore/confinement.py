@@ -35,6 +35,7 @@ _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 _DIRECTORY = _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _HOW = struct.pack("QQQ", _DIRECTORY, 0, _RESOLVE_NO_SYMLINKS)  # struct open_how
 _NO_OPENAT2 = frozenset({errno.ENOSYS, errno.EPERM})  # an old kernel; an old container's filter
+_WRONG = frozenset({errno.ELOOP, errno.ENOTDIR})
 _NO_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENOENT})
 
 
@@ -95,13 +96,25 @@ class Confinement:
         return real
 
 
+def refuse_second_name(status: os.stat_result, path: Path) -> None:
+    """For what is about to be written in place: a hard link may make it a file of elsewhere.
+
+    Raises StoreLayoutError.
+    """
+    if status.st_nlink > 1:
+        reason = f"the file has {status.st_nlink} names, and all of them would be written"
+        raise StoreLayoutError(where=ascii(str(path))[1:-1], reason=reason)
+
+
 class Place:
     """`with Place(confinement, path) as (name, directory)`: what an `os` call is given."""
 
-    __slots__ = ("_confinement", "_directory", "_name", "_path")
+    __slots__ = ("_confinement", "_directory", "_name", "_opens", "_path")
 
-    def __init__(self, confinement: Confinement | None, path: Path) -> None:
+    def __init__(self, confinement: Confinement | None, path: Path, *, opens: bool = False) -> None:
+        """`opens`: the call opens what has the name, so what it says is about that."""
         self._confinement = confinement
+        self._opens = opens
         self._path = str(path)
         self._name = self._path
         self._directory: int | None = None
@@ -127,6 +140,8 @@ class Place:
             os.close(directory)
         if isinstance(error, OSError) and error.filename == self._name:
             error.filename = self._path
+            if self._opens and error.errno in _WRONG:
+                _blame_one(self._path)
 
 
 def listed(name: str, directory: int | None) -> list[str]:
@@ -188,11 +203,15 @@ def _openat2() -> Callable[..., int] | None:
 def _blame(root: str, inside: str) -> None:
     """Raise what says which directory below `root` is none; return if all are."""
     for path in _each_directory(root, inside):
-        mode = os.stat(path, follow_symlinks=False).st_mode  # noqa: PTH116 - for a message only
-        if stat.S_ISLNK(mode):
-            raise OutOfPlaceError(errno.ELOOP, "it is a symbolic link", path)
-        if not stat.S_ISDIR(mode):
-            raise NoDirectoryError(errno.ENOTDIR, "it is not a directory", path)
+        _blame_one(path)
+
+
+def _blame_one(path: str) -> None:
+    mode = os.stat(path, follow_symlinks=False).st_mode  # noqa: PTH116 - for a message only
+    if stat.S_ISLNK(mode):
+        raise OutOfPlaceError(errno.ELOOP, "it is a symbolic link", path)
+    if not stat.S_ISDIR(mode):
+        raise NoDirectoryError(errno.ENOTDIR, "it is not a directory", path)
 
 
 def _each_directory(root: str, inside: str) -> Iterator[str]:

@@ -100,7 +100,7 @@ class Disk:
         return self._open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def _open(self, path: Path, flags: int, mode: int = 0) -> int:
-        with Place(self._confinement, path) as (name, parent):
+        with Place(self._confinement, path, opens=True) as (name, parent):
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
 
     def open_source(self, path: Path) -> int:

@@ -17,7 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from attachstore.disk import Disk, leads_to, read_all, write_all
+from attachstore.confinement import refuse_second_name
+from attachstore.disk import Disk, is_regular, leads_to, read_all, write_all
+from attachstore.errors import StoreLayoutError
 
 _HOLDER_BYTES_MAX = 512
 
@@ -63,10 +65,12 @@ def acquire(disk: Disk, path: Path, *, shared: bool = False) -> FileLock | None:
     """Take the lock at `path` at once, or return None if another holds it. Raises OSError.
 
     Several may hold it `shared`, and nobody else while they do; none of those is named in it.
+    Raises StoreLayoutError for what is no lock file, or another file too: it is written.
     """
     while True:
         descriptor = disk.open_lock(path)
         try:
+            _refuse_other(disk.status_open(descriptor), path)
             disk.lock(descriptor, exclusive=not shared, wait=False)
             if leads_to(disk, path, descriptor):  # whoever deletes a session removes it
                 if not shared:
@@ -94,6 +98,12 @@ def holder(disk: Disk, path: Path) -> str:
         return "another process"
     finally:
         disk.close(descriptor)
+
+
+def _refuse_other(status: os.stat_result, path: Path) -> None:
+    if not is_regular(status):
+        raise StoreLayoutError(where=ascii(str(path))[1:-1], reason="it is not a regular file")
+    refuse_second_name(status, path)
 
 
 def _write_holder(disk: Disk, descriptor: int) -> None:

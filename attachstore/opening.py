@@ -56,19 +56,27 @@ class Opening(Generic[S]):
 def local_path(root: str | os.PathLike[str]) -> Path:
     """A path or file: URL as an absolute path. Raises InvalidConfigurationError."""
     text = os.fspath(root)
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        raise _no_path(text, "it holds a lone surrogate, which no file name can") from None
+    if "\0" in text or "%00" in text:
+        raise _no_path(text, "it holds a NUL, which no file name can")
     # Not resolve(): that would follow the user's links, which may change later.
     if "://" not in text:
         try:
             return Path(os.path.abspath(text))  # noqa: PTH100
         except OSError:
             reason = "it is relative, and the current directory has been removed"
-            raise InvalidConfigurationError(where=text[:200], key="store", reason=reason) from None
+            raise _no_path(text, reason) from None
     parts = urlsplit(text)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"}:
-        raise InvalidConfigurationError(
-            where=text[:200], key="store", reason=f"there is no medium for {parts.scheme}: URLs"
-        )
+        raise _no_path(text, f"there is no medium for {parts.scheme}: URLs")
     return Path(os.path.abspath(unquote(parts.path)))  # noqa: PTH100
+
+
+def _no_path(text: str, reason: str) -> InvalidConfigurationError:
+    return InvalidConfigurationError(where=ascii(text[:200])[1:-1], key="store", reason=reason)
 
 
 def read_or_make(

@@ -256,3 +256,33 @@ def test_a_kernel_that_forbids_openat2_is_asked_once_more_in_the_old_way(
     disk.close(disk.create(tmp_path / "folder" / "file", 0o644))
 
     assert (tmp_path / "folder" / "file").exists()
+
+
+@pytest.mark.parametrize(
+    "call", ["open_temporary", "open_directory", "sync_directory", "open_read"]
+)
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("linked", "it is a symbolic link"), ("a file", "it is not a directory")],
+)
+def test_what_is_opened_is_named_with_what_it_is(
+    disk: Disk, root: Path, call: str, name: str, reason: str
+) -> None:
+    if (call, name) == ("open_read", "a file"):
+        return
+    arguments = (0o444,) if call == "open_temporary" else ()
+
+    with pytest.raises(StoreLayoutError) as caught, storage_errors("the store"):
+        getattr(disk, call)(root / name, *arguments)
+
+    assert (caught.value.where, caught.value.reason) == (str(root / name), reason)
+
+
+def test_a_file_that_is_written_in_place_has_one_name(tmp_path: Path) -> None:
+    """The other name may be anywhere on the file system."""
+    (tmp_path / "one").touch()
+    confinement.refuse_second_name((tmp_path / "one").stat(), tmp_path / "one")
+    (tmp_path / "two").hardlink_to(tmp_path / "one")
+
+    with pytest.raises(StoreLayoutError, match="2 names"):
+        confinement.refuse_second_name((tmp_path / "one").stat(), tmp_path / "one")

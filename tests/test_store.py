@@ -108,6 +108,13 @@ async def test_a_store_of_another_session_medium_is_not_guessed(tmp_path: Path) 
         await Store.open(tmp_path / "store")
 
 
+@pytest.mark.parametrize("root", ["\ud800", "a\0b", "file:///a%00b"])
+def test_what_can_be_no_path_is_no_place_for_a_store(root: str) -> None:
+    """Not a UnicodeEncodeError, nor a ValueError, from the depth of the first system call."""
+    with pytest.raises(InvalidConfigurationError, match="no file name can"):
+        Store.open(root)
+
+
 async def test_a_file_url_is_a_path_and_other_urls_are_refused(tmp_path: Path) -> None:
     async with Store.open(f"file://{tmp_path}/with%20space") as store:
         assert store.root == tmp_path / "with space"

@@ -15,7 +15,6 @@ Rules
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import json
 import os
@@ -166,7 +165,9 @@ class Output:
 def _write_all(data: bytes | memoryview) -> None:
     stream = _standard("stdout")
     if stream is None:
-        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
+        from attachstore.errors import DestinationError
+
+        raise DestinationError(where="standard output", reason="it is closed")
     try:
         descriptor = stream.fileno()
     except io.UnsupportedOperation:  # a stream in memory

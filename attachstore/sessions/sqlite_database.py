@@ -31,6 +31,7 @@ from collections.abc import Generator
 from pathlib import Path
 from urllib.parse import quote
 
+from attachstore.confinement import refuse_second_name
 from attachstore.disk import Disk, ReadOnlyDisk, ensure_directory, is_regular, storage_errors
 from attachstore.errors import (
     StorageReadOnlyError,
@@ -209,6 +210,7 @@ class Database:
                 return
             check_library(self.path)
             self._join()
+            self._refuse_irregular()
             self.settle()
             if not self._is_read_only:
                 self._migrate()
@@ -271,17 +273,7 @@ class Database:
 
     def _open_own(self, parameters: str) -> sqlite3.Connection:
         """A connection to the file, if it is ours. SQLite makes no new one."""
-        with storage_errors(self.path):
-            try:
-                regular = is_regular(self._disk.status(self.path))
-            except FileNotFoundError:
-                regular = False
-        if not regular:
-            if self._claims is not None:
-                self._claims.check()
-            raise StoreLayoutError(
-                where=str(self.path), reason="there is no such file, or it is not a regular one"
-            )
+        self._refuse_irregular()
         # Autocommit: transactions begin and end in `writing` and nowhere else. Threads take turns
         # by invariant (4).
         connection = sqlite3.connect(
@@ -304,12 +296,18 @@ class Database:
             path = self.path.with_name(self.path.name + suffix)
             with storage_errors(path):
                 try:
-                    regular = is_regular(self._disk.status(path))
+                    status = self._disk.status(path)
                 except FileNotFoundError:
-                    regular = bool(suffix)  # SQLite makes the others when it needs them
-            if not regular:
+                    status = None
+            if suffix and status is None:
+                continue  # SQLite makes the others when it needs them
+            if status is None or not is_regular(status):
+                if self._claims is not None:
+                    self._claims.check()
                 reason = "there is no such file, or it is not a regular one"
                 raise StoreLayoutError(where=str(path), reason=reason)
+            if suffix:
+                refuse_second_name(status, path)
 
     def _check_unchangeable(self, error: sqlite3.Error) -> None:
         """Where SQLite cannot make its index of the write-ahead log: a read-only medium.

@@ -159,8 +159,10 @@ def test_a_closed_standard_output_is_an_error(cli: Cli, note: Path) -> None:
     process = start(cli, "ls", through='exec "$@" >&-')
     _, err = process.communicate(timeout=WAIT_S)
 
-    assert process.returncode == 1
-    assert err.startswith(b"attachstore: storage-io: ")
+    assert process.returncode == 6
+    assert err.startswith(
+        b"attachstore: destination-refused: nothing was written there: it is closed"
+    )
 
 
 def test_with_all_descriptors_closed_no_file_of_the_store_takes_their_numbers(
