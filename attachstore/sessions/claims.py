@@ -138,6 +138,5 @@ class Claims:
         try:
             return acquire(self._disk, path, shared=shared)
         except FileNotFoundError:  # some tools do not restore empty directories
-            ensure_directory(self._disk, path.parent)
-            self._disk.sync_directory(self._root)
+            ensure_directory(self._disk, path.parent)  # not synced: no lock outlives a power cut
             return acquire(self._disk, path, shared=shared)

@@ -82,6 +82,11 @@ COMPARED = frozenset({"digest", "chain", "check", "checksum", "fingerprint", "pr
 FLAGS = frozenset({"O_EXCL", "O_NOFOLLOW"})
 
 PROBE = "probe"
+SITE_VARIABLE = "ATTACHSTORE_SKIPPED_SITE"
+REACHED_VARIABLE = "ATTACHSTORE_SITES_REACHED"
+"""Environment variables: what to leave out, and where to write what a test comes by
+(mutation_plugin.py)."""
+
 hits: set[str] = set()
 
 

@@ -38,7 +38,7 @@ _MODE_OF_OTHERS = 0o644
 _MODE_BITS = 0o7755
 """Without what every umask takes."""
 _STRING_BYTES_MAX = 64 << 20
-_TIMEOUT_S = 120
+_TIMEOUT_S = 900
 _LINE = re.compile(rb"(\d+) +(.*)")
 _WHOLE = re.compile(rb"(\w+)\((.*)\) += (-?\d+|0x[0-9a-f]+|\?)(?: (\w+))?.*", re.DOTALL)
 _RESUMED = re.compile(rb"<\.\.\. (\w+) resumed>(.*)", re.DOTALL)
