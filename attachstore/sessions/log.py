@@ -86,6 +86,7 @@ class SessionLog:
         self._writer: LogWriter | None = None
         self._resting: RestingWriter | None = None  # the same one, if it can rest
         self._poison = ""
+        self.has_conflict = False  # POISONED by an append that found another log, wrote nothing
         self._read: tuple[Scan, int] | None = None  # what `prepare` has read, up to where
         self._pid = os.getpid()
 
@@ -210,12 +211,6 @@ class SessionLog:
                 self.close()
                 raise
 
-    def close_if_prepared(self) -> None:
-        """Close it, unless it was resumed."""
-        with self.lock:
-            if self.state is State.PREPARED:
-                self.close()
-
     def busy(self) -> SessionBusyError:
         """What is told to whoever wants the session, which this process has."""
         doing = "prepares it for a resume" if self.state is State.PREPARED else "has it open"
@@ -269,10 +264,10 @@ class SessionLog:
                 except AttachstoreError as error:  # whoever opens it next tries again
                     _logger.info("session %r: room was not cut back: %s", self.id, error)
 
-    def close_if_cold(self) -> None:
-        """Close it, if nobody has opened it for writing."""
+    def close_if(self, state: State) -> None:
+        """Close it, if it is in that state still."""
         with self.lock:
-            if self.state is State.COLD:
+            if self.state is state:
                 self.close()
 
     def _add(
@@ -370,6 +365,7 @@ class SessionLog:
             self.acknowledged = head
         except BaseException as error:
             self.state = State.POISONED
+            self.has_conflict = isinstance(error, LogPoisonedError)
             self._poison = f"an append failed: {error or type(error).__name__}"
             _logger.warning("session %r is poisoned: %s", self.id, error)
             raise

@@ -117,7 +117,7 @@ class SessionLogs(ReadableLogs):
                 log.open(close_turn=close_turn, cancel=cancel)
             except BaseException:
                 if is_new:
-                    log.close_if_cold()  # unless another thread, waiting for us, opened it now
+                    log.close_if(State.COLD)  # unless another thread, waiting for us, opened it now
                 elif log.state is State.CLOSED:
                     continue  # closed by another thread while we waited for it
                 raise

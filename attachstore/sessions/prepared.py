@@ -10,7 +10,7 @@ Between the two a caller may look at what the resume would do, and decide.
 from __future__ import annotations
 
 from attachstore.sessions.event import SessionView
-from attachstore.sessions.log import SessionLog
+from attachstore.sessions.log import SessionLog, State
 from attachstore.threads import CancelFlag
 
 
@@ -32,4 +32,4 @@ class PreparedLog:
 
     def release(self) -> None:
         """Let others have the session; nothing was changed. After a `resume` nothing is done."""
-        self._log.close_if_prepared()
+        self._log.close_if(State.PREPARED)

@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from attachstore.errors import LogPoisonedError
 from attachstore.sessions.attempt import Attempt
+from attachstore.sessions.conflict import append_over_conflicts
 from attachstore.sessions.draft import Draft
 from attachstore.sessions.event import Event
 from attachstore.sessions.log import SessionLog, State
@@ -90,7 +91,9 @@ class SessionWriter:
         self._check_open()
 
         def append(cancel: CancelFlag) -> list[Event]:
-            return self.log.append_drafts(drafts, after=after, cancel=cancel)
+            return append_over_conflicts(
+                self._logs, self.log, drafts, after, reopened=self._reopened, cancel=cancel
+            )
 
         async with self.queue.turn():  # threads would take turns in any order
             try:
