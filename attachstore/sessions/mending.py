@@ -21,7 +21,14 @@ import contextlib
 import struct
 from pathlib import Path
 
-from attachstore.disk import Disk, read_all, storage_errors, write_all
+from attachstore.disk import (
+    Disk,
+    is_regular,
+    layout_errors,
+    read_all,
+    storage_errors,
+    write_all,
+)
 from attachstore.errors import StoreLayoutError
 from attachstore.promise import Promise
 from attachstore.sessions import zstd_frames
@@ -39,7 +46,8 @@ def read_mending(disk: Disk, path: Path) -> LooseEnd | None:
 
     Raises StoreLayoutError if the mending is damaged.
     """
-    with storage_errors(path):
+    place = path.with_name(MENDING)
+    with storage_errors(place), layout_errors(place):
         stored = _stored(disk, path)
     if stored is None:
         return None
@@ -88,7 +96,10 @@ def _stored(disk: Disk, path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     try:
-        return read_all(disk, descriptor, disk.status_open(descriptor).st_size)
+        status = disk.status_open(descriptor)
+        if not is_regular(status):
+            raise _damaged(path)
+        return read_all(disk, descriptor, status.st_size)
     finally:
         with contextlib.suppress(OSError):
             disk.close(descriptor)

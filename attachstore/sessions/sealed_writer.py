@@ -92,6 +92,7 @@ class SealedWriter(SealedLog):
     def close(self) -> None:
         if self._frame is not None:
             try:
+                self._promise.check()
                 with storage_errors(self._path):
                     descriptor = self._open_descriptor()
                     check_end(self._disk, descriptor, self._file_bytes, self._path, self._name)

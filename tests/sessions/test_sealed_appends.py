@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from attachstore.disk import Disk
 from attachstore.errors import (
+    AttachstoreError,
     LogDamagedError,
     LogPoisonedError,
     StorageIOError,
@@ -402,7 +405,7 @@ def test_a_reader_that_looked_before_the_mending_was_done_looks_again(place: Sea
     assert done
 
 
-@pytest.mark.parametrize("how", ["cut", "changed", "foreign", "elsewhere"])
+@pytest.mark.parametrize("how", ["cut", "changed", "foreign", "elsewhere", "empty", "link", "dir"])
 def test_a_mending_that_does_not_belong_is_refused(place: SealedPlace, how: str) -> None:
     path = killed_while_it_mends(place, "before")
     mending = path.with_name(MENDING)
@@ -413,9 +416,14 @@ def test_a_mending_that_does_not_belong_is_refused(place: SealedPlace, how: str)
         content[-9] ^= 1
     elif how == "foreign":
         content[:4] = b"what"
-    else:
+    elif how == "elsewhere":
         content[8] ^= 1
+    else:
+        content.clear()
     mending.write_bytes(bytes(content))
+    if how in {"link", "dir"}:
+        mending.unlink()
+        mending.mkdir() if how == "dir" else mending.symlink_to(path)
     stored = path.read_bytes()
 
     logs = SessionLogs(place.medium(), confirm)
@@ -425,7 +433,7 @@ def test_a_mending_that_does_not_belong_is_refused(place: SealedPlace, how: str)
     (summary,) = logs.list()
     assert summary.problem is not None
     assert path.read_bytes() == stored
-    assert mending.read_bytes() == bytes(content)
+    assert how in {"link", "dir"} or mending.read_bytes() == bytes(content)
     logs.close()
 
 
@@ -441,3 +449,87 @@ def test_the_disk_of_a_reader_need_not_be_written(place: SealedPlace) -> None:
     assert logs.inspect("s-1").head_seq == 3
     assert path.read_bytes() == stored
     assert Disk().names(path.parent) == ["log.jsonl.zst"]
+
+
+# -- anything ----------------------------------------------------------------------------------
+
+EDITS = st.lists(
+    st.tuples(
+        st.sampled_from(["cut", "zero", "flip", "insert", "copy"]),
+        st.floats(0, 1),
+        st.integers(1, 700),
+        st.binary(min_size=1, max_size=9),
+    ),
+    max_size=3,
+)
+
+
+def edited(stored: bytes, edits: list[tuple[str, float, int, bytes]]) -> bytes:
+    content = bytearray(stored)
+    for how, where, size, new in edits:
+        start = int(where * len(content))
+        if how == "cut":
+            del content[start:]
+        elif how == "zero":
+            stop = min(len(content), start + size)
+            content[start:stop] = bytes(stop - start)
+        elif how == "flip" and start < len(content):
+            content[start] ^= new[0] or 1
+        elif how == "insert":
+            content[start:start] = new
+        elif how == "copy":
+            content[start:start] = content[size : 2 * size]
+    return bytes(content)
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """A sealed log with frames of each kind, and a mending of it."""
+    place = SealedPlace(tmp_path_factory.mktemp("originals"), UnsyncedDisk())
+    path = unended(place, 2, [3, "x" * 2_000])
+    logs = SessionLogs(place.medium(), confirm)
+    log = logs.load("s-1")
+    for number in range(4, 9):
+        log.append("message", number)
+    whole = path.read_bytes()
+    logs.close()
+    path.write_bytes(whole)
+    logs = SessionLogs(JsonlMedium(place.root, DyingDisk("before")), confirm)
+    with pytest.raises(StorageIOError):
+        logs.load("s-1").append("message", 9)
+    logs.close()
+    return {path.name: path.read_bytes() for path in path.parent.iterdir() if path.is_file()}
+
+
+@given(edits=EDITS, mended=st.none() | EDITS, data=st.data())
+@settings(max_examples=300, deadline=None)
+def test_whatever_is_done_to_the_files_no_wrong_event_and_no_foreign_error_comes_out(
+    originals: dict[str, bytes],
+    tmp_path_factory: pytest.TempPathFactory,
+    edits: list[Any],
+    mended: list[Any] | None,
+    data: st.DataObject,
+) -> None:
+    place = SealedPlace(tmp_path_factory.mktemp("edited"), UnsyncedDisk())
+    path = place.sealed_path("s-1")
+    path.parent.mkdir()
+    path.write_bytes(edited(originals[path.name], edits))
+    if mended is not None:
+        path.with_name(MENDING).write_bytes(edited(originals[MENDING], mended))
+    expected = [0, 1, 2, [3, "x" * 2_000], *range(4, 9)]
+    logs = SessionLogs(place.medium(), confirm)
+    seen: list[Any] = []
+    with contextlib.suppress(AttachstoreError):
+        for event in logs.events("s-1"):
+            seen.append(event.data)  # noqa: PERF401 - the error ends the loop
+    assert seen == expected[: len(seen)]
+
+    call = data.draw(st.sampled_from([logs.load, logs.seal, logs.unseal, logs.repair]))
+    with contextlib.suppress(AttachstoreError):
+        call("s-1")
+        logs.close()
+        logs = SessionLogs(place.medium(), confirm)
+        content = content_of(logs, "s-1", damaged="stop")
+        assert content[: len(seen)] == seen, "what could be read still can"
+        assert content == expected[: len(content)]
+    logs.close()
