@@ -52,7 +52,7 @@ ONCE, SINCE, BACKGROUND, SYNCFS = "sync", "sync and all after it", "write-back",
 WAYS = (ONCE, SINCE, BACKGROUND, SYNCFS)
 """What fails: one sync; that and everything later; the kernel's own writing, or somebody else's
 `syncfs`, before the sync, when the device is well again."""
-CASES_PER_SYSTEM = (11, 100)
+CASES_PER_SYSTEM = (11, 40)
 _WRITE_BACK_S = 0.05
 _TIMEOUT_S = 3600.0
 
