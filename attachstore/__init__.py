@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attachstore.digest import Digest
     from attachstore.errors import AttachstoreError
     from attachstore.integrity.report import Finding, ScanReport
+    from attachstore.objects.intake import IntakePolicy
     from attachstore.objects.store import CommitOutcome, Committed
     from attachstore.reference import Reference
     from attachstore.replay.steps import Outcome, Resolved, Step
@@ -50,6 +51,7 @@ _HOMES = {
     "EmitPolicy": "sessions.write_behind",
     "Event": "sessions.event",
     "Finding": "integrity.report",
+    "IntakePolicy": "objects.intake",
     "ObjectStatus": "status",
     "Offer": "streams",
     "Outcome": "replay.steps",
@@ -79,6 +81,7 @@ __all__ = [
     "EmitPolicy",
     "Event",
     "Finding",
+    "IntakePolicy",
     "ObjectStatus",
     "Offer",
     "Outcome",

@@ -109,7 +109,7 @@ def _open_copies(disk: Disk, root: Path, copies_root: Path) -> ObjectStore:
         reason = "it is the store that is to be repaired"
         raise InvalidConfigurationError(where=_place(copies_root), key="repair_from", reason=reason)
     files = FilesystemBackend(copies_root, reader)
-    return ObjectStore(IntakeBackend(files, reader, takes_in=False))
+    return ObjectStore(IntakeBackend(files, reader, intake=False))
 
 
 def _place(path: Path) -> str:

@@ -34,6 +34,7 @@ from attachstore.integrity.decoding import DeepCheck
 from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
 from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
@@ -67,7 +68,7 @@ class Store:
         event_bytes_max: int,
         threads_max: int,
         decode_in_process: bool,
-        intake: bool,
+        intake: bool | IntakePolicy,
     ) -> None:
         self.root = root
         self.policy = policy
@@ -75,7 +76,7 @@ class Store:
         self._disk = disk
         self._worker = Worker("attachstore", threads_max)
         files = FilesystemBackend(root, disk)
-        self._backend = IntakeBackend(files, disk, takes_in=intake and not self.read_only)
+        self._backend = IntakeBackend(files, disk, intake=not self.read_only and intake)
         self.objects = ObjectStore(self._backend)
         self._confirmer = ReferenceConfirmer(self.objects)
         self._pool = None if decode_in_process else ProcessPool()
@@ -108,7 +109,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: EmitPolicy | None = None,
-        intake: bool = False,
+        intake: bool | IntakePolicy = False,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.

@@ -15,6 +15,7 @@ Ctrl-C while a call waits cancels it, with the same guarantees as a cancelled ta
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ from attachstore.blocking.loop import Loop
 from attachstore.blocking.sessions import Session, Sessions
 from attachstore.digest import Digest
 from attachstore.disk import Disk
+from attachstore.errors import AttachstoreError
 from attachstore.integrity.progress import Progress
 from attachstore.integrity.report import ScanReport
 from attachstore.objects.store import Committed
@@ -44,6 +46,9 @@ class Store:
     def __init__(self, loop: Loop, store: asynchronous.Store) -> None:
         self._loop = loop
         self._store = store
+        self._closing = threading.Lock()
+        self._closed = False
+        self._failure: AttachstoreError | None = None
         self.sessions = Sessions(loop, store.sessions)
 
     @classmethod
@@ -60,7 +65,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: asynchronous.EmitPolicy | None = None,
-        intake: bool = False,
+        intake: bool | asynchronous.IntakePolicy = False,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""
@@ -180,10 +185,18 @@ class Store:
         return self._loop.wait(self._store.drain())
 
     def close(self) -> None:
-        """Safe to repeat."""
-        if not self._loop.closed:
-            self._loop.wait(self._store.close())
-            self._loop.stop()
+        """All calls share one outcome, from whatever thread. See `attachstore.Store.close`."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                try:
+                    self._loop.wait(self._store.close())
+                except AttachstoreError as error:
+                    self._failure = error
+                finally:
+                    self._loop.stop()
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self) -> Self:
         return self

@@ -35,6 +35,7 @@ from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, layout_errors,
 from attachstore.errors import (
     ObjectMissingError,
     StorageIOError,
+    StorageReadOnlyError,
     StorageUnsupportedError,
     StoreLayoutError,
 )
@@ -190,6 +191,10 @@ class FilesystemBackend:
             raise TypeError(message)
         path = self.path(digest)
         with storage_errors(path):
+            if not self._disk.may_write(path.parent):  # a sync says OK there, and new bytes do not
+                raise StorageReadOnlyError(
+                    where=place(path.parent), reason="names cannot be given there any more"
+                )
             self.promise.sync_bytes(stored.sync, stored.location)
             self.promise.sync_directory(path.parent)
             # The shard's own name too: whoever restored a part of a store may not have synced.

@@ -32,7 +32,7 @@ from pathlib import Path
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ensure_directory, storage_errors
 from attachstore.errors import AttachstoreError, StorePoisonedError
-from attachstore.objects.intake_file import IntakeFile, Record, room_for
+from attachstore.objects.intake_file import IntakeFile, Record, fits, room_for
 from attachstore.promise import Promise
 
 _RETRY_S = 1.0
@@ -44,7 +44,7 @@ Objects = Sequence[tuple[Digest, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeLimits:
+class IntakePolicy:
     """What goes through the intake, and when it leaves it."""
 
     object_bytes_max: int = 1 << 20
@@ -80,13 +80,13 @@ class Intake:
         directory: Path,
         promise: Promise,
         settle: Callable[[Objects], None],
-        limits: IntakeLimits,
+        policy: IntakePolicy,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._promise = promise
         self._settle = settle
-        self._limits = limits
+        self._policy = policy
         self._changed = threading.Condition()
         self._draining = threading.Lock()
         self._active: _Filling | None = None
@@ -133,7 +133,9 @@ class Intake:
         """Where a record of that size has room; None where there is none, or no burst."""
         now_s, last_s = time.monotonic(), self._last_s
         self._last_s = now_s
-        if self._closed or not self._usable or now_s - last_s > self._limits.burst_s:
+        if self._closed or not self._usable or now_s - last_s > self._policy.burst_s:
+            return None
+        if not fits(size_bytes, self._policy.file_bytes):
             return None
         if self._active is not None and self._active.file.room_bytes < room_for(size_bytes):
             if self._full is not None:
@@ -164,7 +166,7 @@ class Intake:
         return _Filling(file)
 
     def _new_file(self) -> IntakeFile:
-        return IntakeFile.create(self._disk, self._directory, self._limits.file_bytes)
+        return IntakeFile.create(self._disk, self._directory, self._policy.file_bytes)
 
     def _make_durable(self, filling: _Filling, end_bytes: int) -> None:
         """Sync, unless another thread's sync has covered it."""
@@ -268,7 +270,7 @@ class Intake:
             return None
         if self._active.file.room_bytes < self._active.file.size_bytes // 2:
             return 0
-        idle_s = self._limits.idle_s - (time.monotonic() - self._last_s)
+        idle_s = self._policy.idle_s - (time.monotonic() - self._last_s)
         return None if idle_s == float("inf") else max(0.0, idle_s)
 
     def close(self) -> None:

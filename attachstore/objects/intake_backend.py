@@ -34,7 +34,7 @@ from attachstore.objects.backend import (
 )
 from attachstore.objects.file_object import place
 from attachstore.objects.filesystem import FilesystemBackend
-from attachstore.objects.intake import Intake, IntakeLimits, Objects
+from attachstore.objects.intake import Intake, IntakePolicy, Objects
 from attachstore.objects.other_intakes import OtherIntakes
 from attachstore.objects.verification import fingerprint
 from attachstore.threads import CancelFlag
@@ -73,23 +73,22 @@ class IntakeObject(StoredObject):
 
 
 class IntakeBackend:
-    """An ObjectBackend: `files`, and in front of it an intake. With `takes_in` false the
-    intakes of others are found and replayed, and nothing new is taken in."""
+    """An ObjectBackend: `files`, and in front of it an intake. With `intake` false those
+    of others are found and replayed, and nothing new is taken in."""
 
     def __init__(
         self,
         files: FilesystemBackend,
         disk: Disk,
         *,
-        takes_in: bool = True,
-        limits: IntakeLimits | None = None,
+        intake: bool | IntakePolicy = True,
     ) -> None:
         self.files = files
         directory = files.root / DIRECTORY
-        self._limits = limits or IntakeLimits()
-        self._own = Intake(disk, directory, files.promise, self._settle, self._limits)
+        self._policy = intake if isinstance(intake, IntakePolicy) else IntakePolicy()
+        self._own = Intake(disk, directory, files.promise, self._settle, self._policy)
         self._others = OtherIntakes(disk, directory, self._own.owns)
-        self._takes_in = takes_in
+        self._takes_in = intake is not False
 
     @property
     def location(self) -> str:
@@ -139,7 +138,7 @@ class IntakeBackend:
     def _takes(self, content: Content) -> bool:
         return (
             self._takes_in
-            and content.size <= self._limits.object_bytes_max
+            and content.size <= self._policy.object_bytes_max
             and isinstance(content, BytesContent)
         )
 

@@ -62,6 +62,11 @@ def room_for(size_bytes: int) -> int:
     return _RECORD_BYTES + size_bytes
 
 
+def fits(size_bytes: int, file_bytes: int) -> bool:
+    """Whether an object of that size would go into an empty file."""
+    return _HEAD_BYTES + room_for(size_bytes) <= file_bytes
+
+
 def generation_of(read: Read) -> int | None:
     """Which filling of the file this is; None for a file whose front is not ours."""
     front = read(_HEAD_BYTES, 0)

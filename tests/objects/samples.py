@@ -11,7 +11,7 @@ from attachstore.attachment import Attachment, BytesContent, Content, Header
 from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.objects.filesystem import FilesystemBackend
-from attachstore.objects.intake import IntakeLimits
+from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
@@ -48,7 +48,7 @@ def open_store(root: Path, disk: Disk | None = None) -> ObjectStore:
     return ObjectStore(FilesystemBackend(root, disk or Disk()), disk)
 
 
-ALWAYS = IntakeLimits(burst_s=float("inf"), idle_s=float("inf"), file_bytes=64 << 10)
+ALWAYS = IntakePolicy(burst_s=float("inf"), idle_s=float("inf"), file_bytes=64 << 10)
 """Everything is taken in, also what comes alone, and leaves when the test says so."""
 
 
@@ -58,11 +58,11 @@ def make_intake_store(root: Path, disk: Disk | None = None) -> ObjectStore:
 
 
 def open_intake_store(
-    root: Path, disk: Disk | None = None, *, takes_in: bool = True, limits: IntakeLimits = ALWAYS
+    root: Path, disk: Disk | None = None, *, intake: bool | IntakePolicy = ALWAYS
 ) -> ObjectStore:
     """As opening a store does: what dead processes have left in an intake gets its files."""
     disk = disk or Disk()
-    backend = IntakeBackend(FilesystemBackend(root, disk), disk, takes_in=takes_in, limits=limits)
+    backend = IntakeBackend(FilesystemBackend(root, disk), disk, intake=intake)
     backend.replay()
     return ObjectStore(backend, disk)
 

@@ -25,7 +25,7 @@ from attachstore.errors import (
 )
 from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
-from attachstore.objects.intake import IntakeLimits
+from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.intake_file import IntakeFile, generation_of, records
 from attachstore.objects.store import CommitOutcome, ObjectStore
@@ -117,12 +117,12 @@ def test_what_leaves_the_intake_is_synced_together_and_named_before_it_is_forgot
 
 def test_what_comes_alone_gets_its_file_at_once(root: Path) -> None:
     """So a command that attaches one file, and ends, makes no intake."""
-    with opened(root, limits=IntakeLimits(burst_s=0.0)) as store:
+    with opened(root, intake=IntakePolicy(burst_s=0.0)) as store:
         for data in (DATA, OTHER):
             store.commit(attachment(data))
     assert object_path(root).exists()
     assert not (root / "intake").exists()
-    with opened(root, limits=IntakeLimits(burst_s=NEVER_S, idle_s=NEVER_S)) as store:
+    with opened(root, intake=IntakePolicy(burst_s=NEVER_S, idle_s=NEVER_S)) as store:
         store.commit(attachment(b"the first of a burst"))
         assert store.commit(attachment(b"the second")).outcome is CommitOutcome.STORED
 
@@ -132,6 +132,16 @@ def test_large_objects_get_their_files_at_once(root: Path) -> None:
         large = bytes(1 + (1 << 20))
         store.commit(attachment(large))
         assert object_path(root, large).exists()
+
+
+def test_an_object_that_no_intake_file_could_hold_gets_its_file_at_once(root: Path) -> None:
+    with opened(root) as store:
+        large = bytes(65_000)
+        for data in (DATA, bytes(65_536 - 128), large + b"1"):
+            store.commit(attachment(data))
+        assert not object_path(root, bytes(65_536 - 128)).exists(), "it just fits"
+        store.commit(attachment(bytes(65_536 - 127)))
+        assert object_path(root, bytes(65_536 - 127)).exists()
 
 
 def test_an_object_that_finds_no_room_gets_its_file_at_once(root: Path) -> None:
@@ -159,8 +169,8 @@ def test_threads_that_put_at_the_same_time_share_a_sync(root: Path) -> None:
             super().sync_data(descriptor)
 
     disk = Slow(root, methods={"sync_data", "write"})
-    limits = IntakeLimits(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=1 << 20)
-    with opened(root, disk, limits=limits) as store:
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=1 << 20)
+    with opened(root, disk, intake=policy) as store:
         store.commit(attachment(OTHER))
         disk.trace.clear()
         datas = [bytes([number]) * 100 for number in range(32)]
@@ -193,8 +203,8 @@ def test_the_same_bytes_are_taken_in_once(root: Path) -> None:
 
 
 def test_when_nothing_comes_there_are_plain_files_only(root: Path) -> None:
-    limits = IntakeLimits(burst_s=NEVER_S, idle_s=0.02)
-    with opened(root, limits=limits) as store:
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.02)
+    with opened(root, intake=policy) as store:
         store.commit(attachment())
         deadline_s = time.monotonic() + 60
         while not object_path(root).exists():
@@ -312,7 +322,7 @@ def test_a_file_that_is_cut_or_zeroed_at_any_byte_gives_back_whole_objects_only(
     root: Path,
 ) -> None:
     """And all that lie before the damage."""
-    store = open_intake_store(root, limits=IntakeLimits(burst_s=NEVER_S, file_bytes=4096))
+    store = open_intake_store(root, intake=IntakePolicy(burst_s=NEVER_S, file_bytes=4096))
     datas = [b"first", b"second" * 9, b"third"]
     for data in datas:
         store.commit(attachment(data))
@@ -338,7 +348,7 @@ def readable(store: ObjectStore, data: bytes) -> bool:
 
 
 def test_no_flipped_bit_serves_other_bytes(root: Path) -> None:
-    store = open_intake_store(root, limits=IntakeLimits(burst_s=NEVER_S, file_bytes=1024))
+    store = open_intake_store(root, intake=IntakePolicy(burst_s=NEVER_S, file_bytes=1024))
     for data in (DATA, OTHER[:50]):
         store.commit(attachment(data))
     (path,) = intake_files(root)
@@ -398,7 +408,7 @@ def test_what_an_earlier_filling_has_left_is_not_read_as_part_of_the_later(root:
 def test_a_file_that_is_not_ours_holds_nothing(root: Path, content: bytes) -> None:
     (root / "intake").mkdir()
     (root / "intake" / "0.intake").write_bytes(content)
-    with opened(root, takes_in=False) as store:
+    with opened(root, intake=False) as store:
         assert [*store.digests()] == []
 
 
@@ -435,7 +445,7 @@ def test_a_foreign_name_beside_the_intakes_is_listed_as_such(root: Path) -> None
 
 
 def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
-    with opened(root) as writer, opened(root, takes_in=False) as other:
+    with opened(root) as writer, opened(root, intake=False) as other:
         promised = writer.commit(attachment()).reference
         assert not object_path(root).exists()
         assert other.read(promised) == DATA
@@ -450,7 +460,7 @@ def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
 
 
 def test_whoever_vouches_for_another_handles_object_makes_a_file_of_it(root: Path) -> None:
-    with opened(root) as writer, opened(root, takes_in=False) as other:
+    with opened(root) as writer, opened(root, intake=False) as other:
         promised = writer.commit(attachment()).reference
         other.confirm(promised)
         assert object_path(root).exists()
@@ -458,7 +468,7 @@ def test_whoever_vouches_for_another_handles_object_makes_a_file_of_it(root: Pat
 
 def test_objects_are_listed_once_and_in_order_wherever_they_are(root: Path) -> None:
     datas = [bytes([number]) for number in range(40)]
-    with opened(root) as writer, opened(root, takes_in=False) as other:
+    with opened(root) as writer, opened(root, intake=False) as other:
         for data in datas:
             writer.commit(attachment(data))
         for data in datas[::3]:
@@ -474,7 +484,7 @@ def test_read_only_reads_a_dead_processes_intake_where_it_is(root: Path) -> None
     store.commit(attachment())
     abandon(store)
     before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk(), takes_in=False))
+    reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk(), intake=False))
 
     assert reader.read(reference()) == DATA
     assert [*reader.digests()] == [DIGEST]
@@ -484,7 +494,7 @@ def test_read_only_reads_a_dead_processes_intake_where_it_is(root: Path) -> None
 def test_a_live_intake_is_not_replayed(root: Path) -> None:
     with opened(root) as writer:
         writer.commit(attachment())
-        with opened(root, takes_in=False) as other:
+        with opened(root, intake=False) as other:
             assert backend_of(other).replay() == 0
         assert len(intake_files(root)) == 1
 
@@ -494,8 +504,8 @@ def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path
     datas = [bytes([number]) * 3_000 for number in range(200)]
     acknowledged: list[bytes] = []
     wrong: list[object] = []
-    limits = IntakeLimits(burst_s=NEVER_S, idle_s=0.001, file_bytes=16 << 10)
-    with opened(root, limits=limits) as writer, opened(root, takes_in=False) as other:
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.001, file_bytes=16 << 10)
+    with opened(root, intake=policy) as writer, opened(root, intake=False) as other:
         done = threading.Event()
 
         def read() -> None:

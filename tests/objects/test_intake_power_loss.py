@@ -95,7 +95,7 @@ def duplicate_in_the_intake(world: Path, disk: Disk, acknowledge: Acknowledge) -
 def replay(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
     for data in MANY:
         acknowledge((reference(data), data))  # by the process that is dead now
-    open_intake_store(world / "store", disk, takes_in=False)
+    open_intake_store(world / "store", disk, intake=False)
     acknowledge(REPLAYED)
     assert not [*(world / "store" / "intake").iterdir()]
 
@@ -105,7 +105,7 @@ def vouch_for_another_processes_object(world: Path, disk: Disk, acknowledge: Ack
     other = open_intake_store(world / "store", disk)
     cast("Any", other.backend)._own._make_durable = do_nothing
     other.backend.publish(Digest.of(MANY[1]), BytesContent(MANY[1]))
-    committed = open_intake_store(world / "store", disk, takes_in=False).commit(attachment(MANY[1]))
+    committed = open_intake_store(world / "store", disk, intake=False).commit(attachment(MANY[1]))
     acknowledge((committed.reference, MANY[1]))
     abandon(other)
 
