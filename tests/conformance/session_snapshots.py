@@ -78,6 +78,22 @@ class SessionSnapshotConformance:
         assert repaired == Revision(2, 3)
         assert settled < longer < repaired, "although the log is shorter than before"
 
+    def test_a_suffix_that_is_being_read_is_detached(
+        self, place: Place, logs: SessionLogs, other: SessionLogs
+    ) -> None:
+        """From whoever writes the session, resumes it, or gives it up meanwhile."""
+        filled(logs, "s-1", *range(20))
+        stored = place.read("s-1")
+        readers = [logs.events("s-1", after=10), other.events("s-1", after=10)]
+        assert [next(reader).data for reader in readers] == [10, 10]
+        assert place.read("s-1") == stored, "reading changes nothing"
+        log = logs.prepare("s-1").resume()
+        log.append("message", "later")
+        log.close()
+
+        for reader in readers:
+            assert [event.data for event in reader] == list(range(11, 20))
+
     def test_a_fork_begins_its_own(self, logs: SessionLogs) -> None:
         filled(logs, "s-1", 1, 2)
         logs.fork("s-1", id="s-2", at=1)
