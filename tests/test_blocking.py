@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 import attachstore
 from attachstore import Digest, blocking
-from attachstore.errors import ObjectMissingError, StoreMissingError
+from attachstore.errors import ObjectMissingError, StorageIOError, StoreMissingError
 from attachstore.readback import Readback
+from tests.faults import FailingDisk
 
 TEXT = b"hello\n"
 
@@ -163,3 +165,70 @@ def test_a_forked_child_is_told(tmp_path: Path) -> None:
         _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_threads_that_close_one_store_share_the_outcome(tmp_path: Path) -> None:
+    """Also with calls that came just before: each is answered, and nobody waits for ever."""
+    before = threading.active_count()
+    store = blocking.Store.open(tmp_path / "store")
+    session = store.sessions.create("s-1")
+    answers: list[object] = []
+
+    def append() -> None:
+        try:
+            while True:
+                answers.append(session.append("message", len(answers)).data)
+        except ValueError as error:
+            answers.append(str(error))
+
+    def close() -> None:
+        store.close()
+        answers.append("done")
+
+    threads = [threading.Thread(target=target) for target in (append, append, close, close)]
+    for thread in threads[:2]:
+        thread.start()
+    while len(answers) < 5:
+        time.sleep(0.001)
+    for thread in threads[2:]:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert not any(thread.is_alive() for thread in threads)
+    assert answers.count("done") == 2
+    assert sum("closed" in str(answer) for answer in answers) == 2
+    assert threading.active_count() == before
+    with blocking.Store.open(tmp_path / "store") as again:
+        events = [event.data for event in again.sessions.read("s-1")]
+        assert sorted(events) == sorted(each for each in answers if isinstance(each, int))
+        again.sessions.load("s-1")
+
+
+def test_a_close_that_fails_fails_each_time_and_ends_all_the_same(tmp_path: Path) -> None:
+    before = threading.active_count()
+    disk = FailingDisk(methods={"sync_data"}, sticky=True)
+    emit = attachstore.EmitPolicy(delay_s=3600)
+    store = blocking.Store.open(tmp_path / "store", disk=disk, emit=emit)
+    session = store.sessions.create("s-1")
+    session.append("message", 0)
+    reading = store.sessions.read("s-1")
+    next(reading)
+    session.emit("message", 1)
+    disk.calls, disk.fail_at = 0, 1
+
+    failures: list[StorageIOError] = []
+    for _ in range(2):
+        with pytest.raises(StorageIOError) as failure:
+            store.close()
+        failures.append(failure.value)
+
+    assert failures[0] is failures[1]
+    assert threading.active_count() == before
+    with pytest.raises(ValueError, match="closed"):
+        next(reading)
+    with blocking.Store.open(tmp_path / "store") as again:
+        new = again.sessions.load("s-1", close_turn=False)
+        new.adopt(session)
+        new.flush()
+        assert [event.data for event in again.sessions.read("s-1")] == [0, 1]

@@ -11,9 +11,11 @@ R = TypeVar("R")
 
 
 class Loop:
-    """An event loop in a daemon thread."""
+    """An event loop in a daemon thread, for calls from any number of others."""
 
     def __init__(self) -> None:
+        self._guard = threading.Lock()  # whoever has queued work before the end gets its outcome
+        self._stopped = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="attachstore-loop", daemon=True
@@ -22,10 +24,6 @@ class Loop:
 
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run to the end. KeyboardInterrupt cancels the work, waits for it, and goes on."""
-        if not self._thread.is_alive():
-            work.close()
-            message = "the store is closed, or was opened before os.fork()"
-            raise ValueError(message)
         ended = threading.Event()
         tasks: list[asyncio.Task[R]] = []
 
@@ -33,7 +31,12 @@ class Loop:
             tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(lambda _: ended.set())
 
-        self._loop.call_soon_threadsafe(start)
+        with self._guard:
+            if self._stopped or not self._thread.is_alive():
+                work.close()
+                message = "the store is closed, or was opened before os.fork()"
+                raise ValueError(message)
+            self._loop.call_soon_threadsafe(start)
         try:
             ended.wait()
         except BaseException:  # KeyboardInterrupt; `start` has been queued before this
@@ -50,16 +53,24 @@ class Loop:
             if isinstance(items, AsyncGenerator):
                 self.wait(items.aclose())
 
-    @property
-    def closed(self) -> bool:
-        return self._loop.is_closed()
-
     def stop(self) -> None:
-        """Safe to repeat; in a forked child there is no thread to stop."""
-        if not self.closed and self._thread.is_alive():
+        """Let all work end, then the thread; safe to repeat. A forked child has none to stop."""
+        with self._guard:
+            if self._stopped:
+                return
+            self._stopped = True
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(_others_ended(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _others_ended() -> None:
+    """The store is closed, so what is still at it is about to be told. Readers let go."""
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+    await asyncio.get_running_loop().shutdown_asyncgens()
 
 
 _END = object()
