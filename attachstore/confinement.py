@@ -23,7 +23,7 @@ import os
 import stat
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 from attachstore.errors import StoreLayoutError
@@ -142,6 +142,27 @@ class Place:
             error.filename = self._path
             if self._opens and error.errno in _WRONG:
                 _blame_one(self._path)
+
+
+class Confined:
+    """What a Disk has of it."""
+
+    _confinement: Confinement | None = None
+
+    def confine(self, root: Path) -> None:
+        """From now on follow no link below `root`. Touches nothing."""
+        if self._confinement is None:
+            self._confinement = Confinement()
+        self._confinement.add(root)
+
+    @contextlib.contextmanager
+    def _both(
+        self, path: Path, other_path: Path
+    ) -> Generator[tuple[tuple[str, int | None], tuple[str, int | None]]]:
+        """For the calls that take two paths."""
+        confinement = self._confinement
+        with Place(confinement, path) as one, Place(confinement, other_path) as other:
+            yield one, other
 
 
 def listed(name: str, directory: int | None) -> list[str]:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attachstore.confinement import Confinement, OutOfPlaceError, Place, listed
+from attachstore.confinement import Confined, OutOfPlaceError, Place, listed
 from attachstore.errors import (
     AttachstoreError,
     ResourceExhaustedError,
@@ -60,16 +60,8 @@ _MISPLACED = {
 UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-class Disk:
+class Disk(Confined):
     """The real disk. Offsets are explicit everywhere, so descriptors can be shared by threads."""
-
-    _confinement: Confinement | None = None
-
-    def confine(self, root: Path) -> None:
-        """From now on follow no link below `root` (confinement.py): rule (5)."""
-        if self._confinement is None:
-            self._confinement = Confinement()
-        self._confinement.add(root)
 
     # -- opening ---------------------------------------------------------------------------
 
@@ -212,14 +204,6 @@ class Disk:
         with Place(self._confinement, path) as (name, parent):
             os.rmdir(name, dir_fd=parent)
 
-    @contextlib.contextmanager
-    def _both(
-        self, path: Path, other_path: Path
-    ) -> Generator[tuple[tuple[str, int | None], tuple[str, int | None]]]:
-        confinement = self._confinement
-        with Place(confinement, path) as one, Place(confinement, other_path) as other:
-            yield one, other
-
     # -- asking ----------------------------------------------------------------------------
 
     def status(self, path: Path) -> os.stat_result:
@@ -233,6 +217,12 @@ class Disk:
 
     def status_open(self, descriptor: int) -> os.stat_result:
         return os.fstat(descriptor)
+
+    def may_write(self, directory: Path) -> bool:
+        """Whether names may be given in it, by its permissions and by what it lies on."""
+        effective = os.access in os.supports_effective_ids
+        with Place(self._confinement, directory) as (name, parent):
+            return os.access(name, os.W_OK, dir_fd=parent, effective_ids=effective)
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, in ascending order of their bytes."""
@@ -267,6 +257,10 @@ class ReadOnlyDisk(Disk):
     open_temporary = create = open_write = open_lock = _refuse
     write = truncate = link_open_file = link = rename = exchange = _refuse
     unlink = make_directory = remove_directory = _refuse
+
+    def may_write(self, directory: Path) -> bool:
+        del directory
+        return False
 
 
 def _ignoring_unsupported(sync: Callable[[Any], None], target: int | Path) -> None:

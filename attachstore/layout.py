@@ -21,6 +21,7 @@ from attachstore.disk import (
     Disk,
     ensure_directory,
     is_regular,
+    layout_errors,
     leads_to,
     read_all,
     remove_quietly,
@@ -76,7 +77,7 @@ def read_marker(disk: Disk, root: Path) -> Marker | None:
         StoreLayoutError: it is damaged.
     """
     path = root / MARKER
-    with storage_errors(path):
+    with storage_errors(path), layout_errors(path):
         try:
             descriptor = disk.open_read(path)
         except (FileNotFoundError, NotADirectoryError):

@@ -63,6 +63,7 @@ def calls_below(disk: Disk, folder: Path) -> dict[str, Callable[[], Any]]:
         "make_directory": lambda: disk.make_directory(new),
         "remove_directory": lambda: disk.remove_directory(new),
         "status": lambda: disk.status(file),
+        "may_write": lambda: disk.may_write(folder / "x"),
         "names": lambda: disk.names(folder / "x"),
     }
 

@@ -160,6 +160,8 @@ async def test_opening_read_only_reads_everything_and_creates_nothing(tmp_path: 
             await reading.attach(b"new")
         with pytest.raises(StorageReadOnlyError):
             await reading.sessions.load("s-1")
+        with pytest.raises(StorageReadOnlyError):  # and not at its first append only
+            await reading.sessions.create("s-2")
         with pytest.raises(StorageReadOnlyError):
             await reading.scan(quarantine=True)
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
+from attachstore.confinement import refuse_second_name
 from attachstore.disk import (
     Disk,
     ensure_directory,
@@ -279,15 +280,18 @@ class JsonlMedium:
             if error.errno in {errno.ELOOP, errno.EISDIR, errno.ENXIO}:
                 raise self._not_a_file(path) from error
             raise
-        regular = False
         try:
-            regular = is_regular(self._disk.status_open(descriptor))
-        finally:
-            if not regular:
-                self._disk.close(descriptor)
-        if not regular:
-            raise self._not_a_file(path)
+            self._check_file(descriptor, path, written=opener == self._disk.open_write)
+        except BaseException:
+            self._disk.close(descriptor)
+            raise
         return descriptor
+
+    def _check_file(self, descriptor: int, path: Path, *, written: bool) -> None:
+        if not is_regular(status := self._disk.status_open(descriptor)):
+            raise self._not_a_file(path)
+        if written:
+            refuse_second_name(status, path)
 
     def _remove_stale(self, name: SessionName) -> None:
         """Remove what a killed creation left; we hold the lock, so nobody is at it."""
