@@ -23,6 +23,7 @@ import socket
 import struct
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,10 @@ class HeldProcess:
     def __init__(self, work: Callable[[], object]) -> None:
         self._said = os.memfd_create("complaint", os.MFD_CLOEXEC)
         ours, theirs = socket.socketpair()
-        self.pid = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks beside threads. The child runs what the rig gives it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid == 0:
             _be_the_child(work, theirs, self._said)
         theirs.close()
