@@ -97,10 +97,9 @@ class SealedLog:
         Raises StoreLayoutError if anything but a torn end is damaged.
         """
         self._look()
-        for number, frame in enumerate(self._frames):
+        for frame in self._frames:
             if self._decompress(frame) is None:
                 raise self._layout(f"the sealed log is damaged at byte {frame.offset_bytes}")
-            assert self._starts[number] <= self._framed_bytes  # noqa: S101 - the index adds up
         if self._loose.flaw is Flaw.DAMAGED:
             raise self._layout(f"the sealed log is damaged behind byte {self._loose.offset_bytes}")
         return self._framed_bytes + len(self._loose.content)
