@@ -59,9 +59,9 @@ class Staging:
         try:
             return self._new_file()
         except FileNotFoundError:
-            # Some tools do not restore empty directories.
+            # Some tools do not restore empty directories. Its name need not be durable: nothing
+            # that is promised lies in it.
             ensure_directory(self._disk, self.directory)
-            self._disk.sync_directory(self.directory.parent)
             return self._new_file()
 
     def heal_path(self, digest: Digest) -> Path:

@@ -33,15 +33,16 @@ _MARK_CHARACTERS = 170
 
 
 async def _nothing(scene: Scene) -> None:
-    """No store: making one is the work (`prepare`)."""
+    """No store: making one is the work."""
 
 
 async def _bare(scene: Scene, start: Part) -> None:
     """A store that was copied by a tool that leaves out empty directories."""
     await start(scene)
-    for directory in sorted(scene.root.rglob("*"), reverse=True):
-        if directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
+    places = [*scene.root.iterdir(), *(scene.root / "objects" / "blake3").iterdir()]
+    for place in places:
+        if place.is_dir() and not any(place.iterdir()):
+            place.rmdir()
 
 
 async def _create(scene: Scene, medium: str) -> None:
@@ -91,14 +92,6 @@ EXTRA = (
 )
 
 SUBJECTS = {it.name: it for it in (*WORKLOADS.values(), *EXTRA)}
-
-
-def prepare(name: str, root: Path) -> list[Record]:
-    """Make what the workload starts from; what its records say is durable."""
-    if SUBJECTS[name].start is _nothing:
-        (root.parent / "beside").mkdir()
-        return []
-    return SUBJECTS[name].prepare(root)
 
 
 def judge(disk: Path, records: Sequence[Record]) -> list[str]:

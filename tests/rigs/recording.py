@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.crash_model import Model
 from tests.rigs.adopting import UnmodelledError, adopt
 from tests.rigs.crash_states import visible_tree
-from tests.rigs.cut_subjects import prepare
+from tests.rigs.cut_subjects import SUBJECTS
 from tests.rigs.journal import Record
 from tests.rigs.replaying import Replay
 from tests.rigs.tracing import Call, Tracer
@@ -41,7 +41,7 @@ def record(tracer: Tracer, name: str, directory: Path, *, mutate: str | None = N
     place = directory / name
     disk, journal = place / "disk", place / "journal"
     disk.mkdir(parents=True)
-    given = prepare(name, disk / "store")
+    given = SUBJECTS[name].prepare(disk / "store")
     start = adopt(disk)
     trace = tracer.run(
         "tests.rigs.traced_work:work", name, str(disk / "store"), str(journal), mutate=mutate

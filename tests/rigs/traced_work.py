@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 from tests.rigs import mutation, second_process
-from tests.rigs.cut_subjects import SUBJECTS, prepare
+from tests.rigs.cut_subjects import SUBJECTS
 from tests.rigs.journal import Journal, open_journal, read_journal
 
 
@@ -32,7 +32,7 @@ def reached(place: str, answer: str) -> None:
     for name in SUBJECTS:
         disk, journal = Path(place, name, "disk"), Path(place, name, "journal")
         disk.mkdir(parents=True)
-        journal.write_bytes(b"".join(it.line() for it in prepare(name, disk / "store")))
+        journal.write_bytes(b"".join(it.line() for it in SUBJECTS[name].prepare(disk / "store")))
         mutation.hits.clear()
         work(name, str(disk / "store"), str(journal))
         sites = {"cut": sorted(mutation.hits)}
