@@ -29,7 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 def keep(rig: Rig, figures: Figures) -> None:
     """Remember what a rig came to at full scale, in place of what it came to before."""
     kept = kept_figures()
-    machine = f"Linux {platform.release()}, Python {platform.python_version()}"
+    machine = f"Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}"
     entry = dataclasses.asdict(figures)
     del entry["details"]
     kept[rig.module] = {

@@ -33,6 +33,8 @@ PROCESSES = 2
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
 CI_RUNS = 2000
+PROOF_RUNS: int | None = None
+"""All that are possible. A number takes so many of them."""
 ALIKE_MAX = 4
 """Calls that differ in the shard only, of workloads that do something to each shard."""
 SHARD = re.compile(r"(?<=blake3/)[0-9a-f]{2}\b")
@@ -144,9 +146,9 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
     start = time.monotonic()
     with closing(Shimmed()) as shimmed:
         calls = {name: shimmed.calls(name) for name in workloads}
-    jobs = list(all_jobs(calls))
-    if scale.ci:
-        jobs = sample(jobs, CI_RUNS * len(calls) // len(ALL_WORKLOADS))
+    possible = list(all_jobs(calls))
+    many = CI_RUNS * len(calls) // len(ALL_WORKLOADS) if scale.ci else PROOF_RUNS
+    jobs = possible if many is None else sample(possible, many)
     landed, violations = of_landed(shared_out(jobs, Shimmed, scale.pick(1, PROCESSES)))
     return Figures(
         rig=1,
@@ -156,7 +158,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
         violations=violations,
         seconds=time.monotonic() - start,
         notes=(
-            f"{sum(map(len, calls.values()))} calls in {len(calls)} workloads",
+            f"{sum(map(len, calls.values())):,} calls in {len(calls)} workloads",
+            f"{len(jobs):,} of {len(possible):,} runs that are possible",
             f"{len(FAULTS)} faults, of which {sum(it.persists > 0 for it in FAULTS)} persist",
             f"in {sum(job.keep_going for job in jobs)} runs the caller went on after the error",
             f"{len(jobs) - landed} did not land, because threads took other turns: not counted",
