@@ -195,4 +195,4 @@ def sample(jobs: Sequence[Job], many: int) -> list[Job]:
         first.setdefault((job.operation, job.fault.name), job)
     chosen = list(first.values())
     rest = [job for job in shuffled if first[job.operation, job.fault.name] is not job]
-    return sorted(chosen + rest[: max(0, many - len(chosen))], key=lambda job: job.workload)
+    return chosen + rest[: max(0, many - len(chosen))]
