@@ -286,7 +286,14 @@ def _libc_function(name: str, *last_kinds: Any) -> Callable[..., int] | None:
     function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
     if function is not None:
         function.argtypes = [ctypes.c_int, *last_kinds]
-    return function
+    return None if function is None else functools.partial(_called, function)
+
+
+def _called(function: Callable[..., int], *arguments: Any) -> int:
+    try:
+        return function(*arguments)
+    except ctypes.ArgumentError as error:  # its way of saying that there is no memory
+        raise MemoryError from error
 
 
 # -- steps built on the calls ------------------------------------------------------------------

@@ -36,6 +36,7 @@ RIGS = (
     Rig(5, "rig_power_cuts", 800),
     Rig(6, "rig_block_writes", 2_000),
     Rig(7, "rig_device_errors", 32),
+    Rig(8, "rig_interruptions", 15_000),
     Rig(9, "rig_natural_faults", 60),
     Rig(11, "rig_mutants", 1),
     Rig(12, "rig_calibration", 2),

@@ -1,0 +1,92 @@
+"""KeyboardInterrupt before any bytecode of the package's code.
+
+A bytecode is named by its code object (file below the package, line, name) and its offset there;
+a run interrupts one execution of it, counted from 1. Only frames of that code are traced opcode
+by opcode, so a run costs little more than the work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Self
+
+import attachstore
+
+PACKAGE = f"{Path(attachstore.__file__).parent}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Bytecode:
+    code: str
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.code}+{self.offset}"
+
+
+class Counting:
+    """Counts how often each bytecode of the package is executed. A context manager."""
+
+    def __init__(self) -> None:
+        self.executed: Counter[Bytecode] = Counter()
+        self._names: dict[CodeType, str] = {}
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        name = self._names.get(frame.f_code)
+        if name is None:
+            name = self._names[frame.f_code] = name_of(frame.f_code)
+        if not name:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode":
+            self.executed[Bytecode(name, frame.f_lasti)] += 1
+        return self._trace
+
+
+class Interrupting:
+    """Raises KeyboardInterrupt before the `nth` execution of a bytecode. A context manager."""
+
+    def __init__(self, bytecode: Bytecode, nth: int) -> None:
+        self._bytecode = bytecode
+        self._left = nth
+        self._codes: dict[CodeType, bool] = {}
+        self.landed = False
+
+    def __enter__(self) -> Self:
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        wanted = self._codes.get(frame.f_code)
+        if wanted is None:
+            wanted = self._codes[frame.f_code] = name_of(frame.f_code) == self._bytecode.code
+        if not wanted:
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        if event == "opcode" and frame.f_lasti == self._bytecode.offset:
+            self._left -= 1
+            if self._left == 0:
+                self.landed = True
+                raise KeyboardInterrupt
+        return self._trace
+
+
+def name_of(code: CodeType) -> str:
+    """Of the package's code; "" for all other."""
+    if not code.co_filename.startswith(PACKAGE):
+        return ""
+    return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_firstlineno}:{code.co_qualname}"

@@ -1,0 +1,180 @@
+"""The process in which workloads are interrupted, starved and cancelled.
+
+    {"count": workload, "kind": "interrupt"}    -> {"points": [[code, offset, executions], ...]}
+    {"count": workload, "kind": "allocation"}   -> {"points": [allocations of a job, ...]}
+    {"count": workload, "kind": "cancel"}       -> {"points": number of waits}
+    {"workload": ..., "kind": "interrupt", "code": ..., "offset": ..., "nth": ...}
+    {"workload": ..., "kind": "allocation", "job": ..., "nth": ..., "keep_going": ...}
+    {"workload": ..., "kind": "cancel", "nth": ..., "how": ..., "keep_going": ...}
+        -> {"landed": whether it happened, "left": descriptors it left open, "violations": [...]}
+
+An interrupt or a failed allocation between two bytecodes may keep a descriptor from being closed,
+and no program in Python can help it; the end of the process does. These are counted. A cancelled
+task has no such excuse: there it is a violation, as is a thread that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import warnings
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+from tests.rigs.forks import Forks, content_of, serve
+from tests.rigs.interpreter import inline
+from tests.rigs.interpreter.allocations import CountingAllocations, Starving
+from tests.rigs.interpreter.awaits import Driven
+from tests.rigs.interpreter.bytecodes import Bytecode, Counting, Interrupting
+from tests.rigs.journal import Journal
+from tests.rigs.workloads import WORKLOADS
+from tests.rigs.workloads.scene import Halt, Scene
+from tests.rigs.workloads.workload import leaks
+
+Request = dict[str, Any]
+
+# What CPython makes of a failed allocation in one place or another; it is told the caller as it is.
+_NO_MEMORY = tuple(
+    f"escaped:{error}"
+    for error in (
+        "MemoryError",
+        "SystemError",
+        'RuntimeError("can\'t allocate lock")',
+        "TypeError('stat: path should be",
+        "TypeError('open: path should be",
+    )
+)
+
+
+def answering(folder: Path) -> Any:
+    """Answers requests with workloads that are run in `folder`."""
+    forks = Forks(folder)
+    warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that were never begun
+
+    def answer(request: Request) -> Request:
+        return _counted(forks, request) if "count" in request else _disturbed(forks, request)
+
+    return answer
+
+
+def _counted(forks: Forks, request: Request) -> Request:
+    name = request["count"]
+    report = os.memfd_create("report")
+
+    def interrupt() -> None:
+        inline.install()
+        with Counting() as counting:
+            WORKLOADS[name].run(forks.root, Journal())
+        points = [[it.code, it.offset, many] for it, many in counting.executed.items()]
+        os.write(report, json.dumps(points).encode())
+
+    def allocation() -> None:
+        jobs: list[CountingAllocations] = []
+
+        def counted(_: int) -> CountingAllocations:
+            jobs.append(CountingAllocations())
+            return jobs[-1]
+
+        inline.install(counted)
+        WORKLOADS[name].run(forks.root, Journal())
+        os.write(report, json.dumps([job.count for job in jobs]).encode())
+
+    def cancel() -> None:
+        driven = Driven(WORKLOADS[name].work(forks.root, Journal()))
+        asyncio.run(_awaited(driven))
+        os.write(report, json.dumps(driven.waits).encode())
+
+    forks.begin(name)
+    count = {"interrupt": interrupt, "allocation": allocation, "cancel": cancel}[request["kind"]]
+    status = forks.end(forks.start(count))
+    assert status == 0, f"{name} undisturbed ends with {status}"
+    return {"points": json.loads(content_of(report))}
+
+
+def _disturbed(forks: Forks, request: Request) -> Request:
+    name = request["workload"]
+    forks.begin(name)
+    journal, report = os.memfd_create("journal"), os.memfd_create("report")
+    open_still = os.memfd_create("left")
+    records = Journal(journal, keep_going=request.get("keep_going", False))
+    disturb = {"interrupt": _interrupt, "allocation": _starve, "cancel": _cancel}[request["kind"]]
+
+    def work() -> None:
+        disturb(forks.root, records, request, lambda: os.write(report, b"landed"))
+        gc.collect()
+        for what in leaks(forks.place):
+            if disturb is not _cancel and what.startswith("descriptor"):
+                os.write(open_still, b"1")
+            else:
+                records.seen("leak", what=what)
+
+    status = forks.end(forks.start(work))
+    wrong = [] if status == 0 else [f"the process ended with {status}"]
+    landed = content_of(report) == b"landed"
+    left = len(content_of(open_still))
+    return {"landed": landed, "left": left, "violations": wrong + forks.judged(name, journal)}
+
+
+def _interrupt(root: Path, journal: Journal, request: Request, landed: Callable[[], Any]) -> None:
+    inline.install()
+    at = Interrupting(Bytecode(request["code"], request["offset"]), request["nth"])
+    with contextlib.suppress(KeyboardInterrupt), at:
+        asyncio.run(WORKLOADS[request["workload"]].work(root, journal))
+    if at.landed:
+        landed()
+
+
+def _starve(root: Path, journal: Journal, request: Request, landed: Callable[[], Any]) -> None:
+    starving = Starving(request["nth"])
+    inline.install(lambda job: starving if job == request["job"] else contextlib.nullcontext())
+    told = Journal(keep_going=journal.keep_going)
+    asyncio.run(WORKLOADS[request["workload"]].work(root, told))
+    for record in told.records:
+        if not str(record.facts.get("error_code")).startswith(_NO_MEMORY):
+            journal.add(record)
+    if starving.landed:
+        landed()
+
+
+def _cancel(root: Path, journal: Journal, request: Request, landed: Callable[[], Any]) -> None:
+    scene = _GoingOn(root, journal) if journal.keep_going else Scene(root, journal)
+    part = WORKLOADS[request["workload"]].part(scene)
+    driven = Driven(_unhalted(part), request["nth"], request["how"])
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(_awaited(driven))
+    if driven.landed:
+        landed()
+
+
+async def _awaited(driven: Driven) -> None:
+    await driven
+
+
+async def _unhalted(part: Any) -> None:
+    with contextlib.suppress(Halt):
+        await part
+
+
+class _GoingOn(Scene):
+    """A caller whose operation is cancelled, and who goes on with the next one."""
+
+    @contextlib.contextmanager
+    def operation(self, kind: str, *, goes_on: bool = False, **facts: Any) -> Generator[None]:
+        with super().operation(kind, goes_on=goes_on, **facts):
+            try:
+                yield
+            except asyncio.CancelledError:
+                self.journal.failed(kind, "cancelled", **facts)
+                if kind == "opened":
+                    raise
+                task = asyncio.current_task()
+                while task is not None and task.uncancel():
+                    pass
+
+
+if __name__ == "__main__":
+    serve(answering)

@@ -1,0 +1,72 @@
+"""Rig 8 at the scale of a test run, and that its instruments do what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+
+import pytest
+
+from tests.rigs.figures import Scale
+from tests.rigs.interpreter.allocations import CountingAllocations, Starving, failing_allocations
+from tests.rigs.interpreter.awaits import Driven, How
+from tests.rigs.rig_interruptions import Interpreter, Point, run
+
+pytestmark = pytest.mark.skipif(
+    failing_allocations() is None, reason="needs a CPython with _testcapi"
+)
+
+
+def test_no_interrupt_starvation_or_cancellation_breaks_a_promise() -> None:
+    figures = run(Scale(ci=True))
+
+    assert figures.violations == []
+    assert figures.counted >= 550
+    assert figures.details.keys() == {"interrupt", "allocation", "cancel"}
+
+
+def test_a_point_that_is_not_reached_does_not_count() -> None:
+    """The instrument must not pass because it did nothing."""
+    point = Point("put-small", "allocation", (("job", 99), ("nth", 1), ("keep_going", False)))
+
+    with closing(Interpreter()) as interpreter:
+        assert not interpreter.run(point).reached
+
+
+def test_allocations_are_counted_and_fail_one_by_one() -> None:
+    def work() -> None:
+        [str(number) for number in range(1000, 1100)]
+
+    work()  # what is made once is there from now on
+    with (counting := CountingAllocations()):
+        work()
+
+    for nth in (1, counting.count // 2):
+        with pytest.raises(MemoryError), (starving := Starving(nth)):
+            work()
+        assert starving.landed
+    with (beyond := Starving(counting.count + 10)):
+        work()
+    assert counting.count >= 100
+    assert not beyond.landed
+
+
+@pytest.mark.parametrize("how", ["early", "late", "again"])
+async def test_a_task_is_cancelled_where_it_waits(how: How) -> None:
+    done: list[int] = []
+
+    async def work() -> None:
+        for number in range(4):
+            await asyncio.sleep(0.001)
+            done.append(number)
+
+    driven = Driven(work(), 3, how)
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.ensure_future(_awaited(driven))
+
+    assert driven.landed
+    assert done == [0, 1]
+
+
+async def _awaited(driven: Driven) -> None:
+    await driven
