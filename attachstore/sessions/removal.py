@@ -30,13 +30,11 @@ def remove_session(disk: Disk, directory: Path, promise: Promise) -> None:
 def sweep(disk: Disk, sessions: Path) -> None:
     """Remove what deletions have left. A leftover that cannot be removed is logged, and stays."""
     try:
-        doomed = [name for name in disk.names(sessions) if name.startswith(DELETED_PREFIX)]
-        if doomed:
-            # Another process may have renamed it and not synced yet: then the session would
-            # come back from a power loss without its files.
-            disk.sync_directory(sessions)
-        for name in doomed:
-            remove_tree(disk, sessions / name)
+        # Another process may have renamed it and not synced yet: then what comes back from a power
+        # loss is a directory without a log, which is no session. It was deleted all the same.
+        for name in disk.names(sessions):
+            if name.startswith(DELETED_PREFIX):
+                remove_tree(disk, sessions / name)
     except OSError as error:
         _logger.warning("leftovers of deleted sessions in %s stay: %s", sessions, error)
 

@@ -314,7 +314,6 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
                 "open_lock locks/s-1",
                 "rename sessions/s-1 sessions/.deleted-<random>",
                 "sync_directory sessions",
-                "sync_directory sessions",
                 "unlink sessions/.deleted-<random>/log.jsonl",
                 "remove_directory sessions/.deleted-<random>",
                 "unlink locks/s-1",
