@@ -331,6 +331,13 @@ class _Thread(threading.Thread):
             self._serve()
 
 
+def daemon_thread(serve: Callable[[], None], name: str) -> threading.Thread:
+    """A thread that has begun. Raises RuntimeError if there is none."""
+    thread = _Thread(serve, name)
+    thread.start()
+    return thread
+
+
 class _Beginning(threading.Event):
     """What `Thread.start` waits for."""
 

@@ -34,6 +34,7 @@ from attachstore.disk import Disk, ensure_directory, storage_errors
 from attachstore.errors import AttachstoreError, StorePoisonedError
 from attachstore.objects.intake_file import IntakeFile, Record, fits, room_for
 from attachstore.promise import Promise
+from attachstore.threads import daemon_thread
 
 _RETRY_S = 1.0
 _BATCH_BYTES = 4 << 20
@@ -146,23 +147,20 @@ class Intake:
         return self._active
 
     def _new(self) -> _Filling | None:
-        """None, and never again, where the medium has no room for one: it is a help, no more."""
+        """None, and never again, where there is no room or no thread for one: it is only a help."""
         try:
+            if self._thread is None:
+                self._thread = daemon_thread(self._run, "attachstore-intake")
             try:
                 file = self._new_file()
             except FileNotFoundError:
                 ensure_directory(self._disk, self._directory)
                 self._disk.sync_directory(self._directory.parent)
                 file = self._new_file()
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread for it
             self._usable = False
             _log.info("objects are written as files at once: %s", error)
             return None
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name="attachstore-intake", daemon=True
-            )
-            self._thread.start()
         return _Filling(file)
 
     def _new_file(self) -> IntakeFile:

@@ -249,6 +249,23 @@ def test_a_medium_that_has_no_room_for_an_intake_does_without(root: Path) -> Non
     assert len(disk.landed) == 1, "it was tried again"
 
 
+def test_a_process_that_can_have_no_thread_does_without(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And closes as always: nothing is there to be waited for."""
+
+    def fail(_: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with opened(root) as store:
+            assert store.commit(attachment()).outcome is CommitOutcome.STORED
+            assert object_path(root).exists()
+    assert intake_files(root) == []
+
+
 def test_bad_bytes_under_the_objects_name_are_healed_on_the_way_out(root: Path) -> None:
     with opened(root) as store:
         store.commit(attachment())
