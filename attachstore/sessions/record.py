@@ -145,23 +145,30 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
         record = _record_decoder.decode(line)
     except (ValueError, RecursionError) as error:
         raise BadDataError(_reason(error)) from None
-    if _encoder.encode(record) != line or _has_long_digits(line):
+    if _encoder.encode(record) != line or _has_long_number(line):
         record = _decode_slowly(line)
     if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
         event_data.check_depth(record.data)
     if not verified and not _CHAIN.fullmatch(record.chain):
         raise BadDataError("the chain is not 32 hex digits")
-    return _event(record, line, number, offset_bytes, verified)
+    plain = not _has_key(line)
+    return _event(record, number, offset_bytes, verified=verified, plain=plain)
 
 
 def decode_next(
-    line: bytes, seq: int, chain_before: bytes, *, number: int, offset_bytes: int
+    line: bytes,
+    seq: int,
+    chain_before: bytes,
+    *,
+    number: int,
+    offset_bytes: int,
+    plain: bool = False,
 ) -> tuple[Event, bytes] | None:
     """Event `seq` and its chain, if the line is it, just as we write it.
 
     None for all that needs a closer look, which `decode_record` and `chain_of` take. Encoding it
     anew shows that it is compact and has no key twice: msgspec does that in less time than
-    Python needs to look at one key.
+    Python needs to look at one key. `plain` is what `is_plain` said of bytes that hold the line.
     """
     try:
         record = _record_decoder.decode(line)
@@ -169,24 +176,36 @@ def decode_next(
             return None
     except (ValueError, RecursionError):
         return None
-    kinds = line.translate(_KINDS)
-    if _LONG_DIGITS in kinds or kinds.count(b"[") > event_data.DEPTH_MAX:
+    if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
         return None
     chain = chained(chain_before, line[:-_SUFFIX_BYTES])
-    if chain.hex() != record.chain:
+    if chain.hex() != record.chain or (not plain and _has_long_number(line)):
         return None
     try:
-        return _event(record, line, number, offset_bytes, verified=True), chain
+        plain = plain or not _has_key(line)
+        event = _event(record, number, offset_bytes, verified=True, plain=plain)
     except BadDataError:
         return None
+    return event, chain
 
 
-def _event(record: _Record, line: bytes, number: int, offset_bytes: int, verified: bool) -> Event:
-    """Raises BadDataError."""
+def is_plain(lines: bytes) -> bool:
+    """Whether there is nothing in many lines that `decode_next` would have to look for in each."""
+    return not (_has_key(lines) or _has_long_number(lines))
+
+
+def _has_key(lines: bytes) -> bool:
+    """Whether a key of ours may be there: spelled out, or hidden behind an escape."""
+    return (b"$" in lines and b"$attach" in lines) or (b"\\" in lines and b"\\u" in lines)
+
+
+def _event(
+    record: _Record, number: int, offset_bytes: int, *, verified: bool, plain: bool
+) -> Event:
+    """Raises BadDataError. If it is `plain` there is no key of ours in it."""
     content = record.data
     has_references = False
-    # A key of ours is spelled out, or hidden behind \u escapes; else there is none to look for.
-    if b"$attach" in line or b"\\u" in line:
+    if not plain:
         content = event_data.from_wire(content)
         has_references = next(event_data.references_in(content), None) is not None
     return Event(
@@ -241,7 +260,7 @@ def _decode_own_header(line: bytes) -> _Header | None:
     except (ValueError, RecursionError):
         return None
     is_ours = header.attachstore == "session" and header.v == FORMAT
-    if not is_ours or _encoder.encode(header) != line or _has_long_digits(line):
+    if not is_ours or _encoder.encode(header) != line or _has_long_number(line):
         return None
     return header if line.count(b"[") + line.count(b"{") <= event_data.DEPTH_MAX else None
 
@@ -259,13 +278,16 @@ def _decode_any_header(line: bytes) -> _Header:
         raise BadDataError(_reason(error)) from None
 
 
-_KINDS = bytes.maketrans(b"123456789{", b"000000000[")  # a digit, an opening bracket
-_LONG_DIGITS = b"0" * 19
+_KINDS = bytes.maketrans(b"123456789:,-", b"000000000[[[")  # a digit, what stands before a number
+_LONG_NUMBER = b"[" + b"0" * 19
 
 
-def _has_long_digits(line: bytes) -> bool:
-    """Whether there could be an integer of more than 64 bits, which the fast decoder takes."""
-    return _LONG_DIGITS in line.translate(_KINDS)
+def _has_long_number(lines: bytes) -> bool:
+    """Whether there could be an integer beyond 64 bits with sign, which the fast decoder takes.
+
+    In compact lines: one with blanks in it does not encode to the same bytes.
+    """
+    return _LONG_NUMBER in lines.translate(_KINDS)
 
 
 def _decode_slowly(line: bytes) -> _Record:

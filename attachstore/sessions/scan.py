@@ -11,6 +11,7 @@ Invariants
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterator
 
 from attachstore.errors import LogDamagedError, StoreVersionError
@@ -179,14 +180,20 @@ class Scan:
 
     def _good_events(self) -> Generator[Event, None, str | None]:
         """Go on from the last good line; return what is wrong with the next, if any."""
-        lines = split_lines(self._log, self.good_bytes, self._end_bytes, self._cancel)
+        blocks = _Blocks(self._log)
+        lines = split_lines(blocks, self.good_bytes, self._end_bytes, self._cancel)
         for offset_bytes, line, whole in lines:
             if line is None:
                 return "the line is longer than any record"
             if not whole:
                 return "the line has no line feed"
             found = record.decode_next(
-                line, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
+                line,
+                self.seq + 1,
+                self.chain,
+                number=self.line + 1,
+                offset_bytes=offset_bytes,
+                plain=blocks.plain_from <= offset_bytes,
             )
             if found is None:
                 found = self._look_closer(line, offset_bytes)
@@ -255,6 +262,21 @@ class Scan:
             reason=damage.reason,
             head_seq=getattr(self, "seq", 0),
         )
+
+
+class _Blocks:
+    """A log as it is read block by block: what can be seen of many lines at once is seen once."""
+
+    def __init__(self, log: LogReader) -> None:
+        self._log = log
+        self.plain_from: float = math.inf
+        """Lines that begin here or later, in the block that was read last, are plain."""
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        block = self._log.read(offset_bytes, size_bytes)
+        # A line that began in the block before is looked at by itself: it is cut here.
+        self.plain_from = offset_bytes if record.is_plain(block) else math.inf
+        return block
 
 
 def resync(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Protocol
 
 from attachstore.disk import BLOCK_BYTES
 from attachstore.sessions.data import BadDataError
@@ -30,8 +31,14 @@ SECTOR_BYTES = 512
 _NULS = re.compile(rb"\0+")
 
 
+class Readable(Protocol):
+    """As much of a LogReader as `split_lines` needs."""
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes: ...
+
+
 def split_lines(
-    log: LogReader,
+    log: Readable,
     offset_bytes: int,
     end_bytes: int,
     cancel: CancelFlag | None,

@@ -102,6 +102,8 @@ NEXT_LINES: dict[str, bytes] = {
     "deep": line_of(b"[" * 200 + b"]" * 200),
     "too deep": line_of(b"[" * 201 + b"]" * 201),
     "a large integer": line_of(b"9223372036854775807"),
+    "a large integer in a list": line_of(b"[1,9223372036854775808]"),
+    "a small integer": line_of(b'{"a":-9223372036854775809}'),
     "a larger integer": line_of(b"9223372036854775808"),
     "a key twice": line_of(b'{"a":1,"a":1}'),
     "blanks": line_of(b'{"a": 1}'),
@@ -118,10 +120,13 @@ NEXT_LINES: dict[str, bytes] = {
 }
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["looks itself", "knows"])
 @pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
-def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) -> None:
+def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes, known: bool) -> None:
     """Or it gives up: then the long way is gone, which knows what is wrong."""
-    found = record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100)
+    plain = known and record.is_plain(NEXT_LINES["ours"] + b"\n" + line + b"\n")
+
+    found = record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100, plain=plain)
 
     if found is not None:
         event, chain = found
@@ -142,6 +147,7 @@ def test_the_short_way_is_the_usual_one() -> None:
         "with a look-alike",
         "with a word that looks alike",
         "with an escape",
+        "with digits",
     ]
 
 

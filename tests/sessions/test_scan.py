@@ -1,0 +1,99 @@
+"""A scan looks at blocks, and at lines that two blocks share, and misses nothing in either."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import msgspec
+import pytest
+
+from attachstore.disk import BLOCK_BYTES
+from attachstore.sessions import record
+from attachstore.sessions.event import SessionHeader
+from attachstore.sessions.names import SessionName
+from attachstore.sessions.scan import Scan
+from tests.sessions.test_data import REFERENCE
+
+WITH_REFERENCE = msgspec.json.encode({"file": REFERENCE.to_json()})
+PLACES = range(0, len(WITH_REFERENCE) + 100, 9)
+
+
+class Bytes:
+    """A log that is there, and nothing else."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def size(self) -> int:
+        return len(self.content)
+
+    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
+        return self.content[offset_bytes : offset_bytes + size_bytes]
+
+    def settle(self) -> int:
+        return self.size()
+
+    def close(self) -> None:
+        pass
+
+
+def log_of(*data: bytes) -> Bytes:
+    lines = [record.encode_header(SessionHeader(id="s-1", created_at="2026-11-30T12:00:00Z"))]
+    chain = record.CHAIN_START
+    for seq, data_json in enumerate(data, 1):
+        line, chain = record.encode_record(
+            seq=seq,
+            time="2026-11-30T12:00:00.000001Z",
+            type_json=b'"m"',
+            data_json=data_json,
+            batch=None,
+            chain=chain,
+        )
+        lines.append(line)
+    return Bytes(b"".join(lines))
+
+
+def scan_of(log: Bytes) -> Scan:
+    return Scan(log, SessionName.of("s-1"), where="s-1")
+
+
+HEADER_BYTES = log_of().size()
+
+
+def filler(before_the_boundary_bytes: int) -> bytes:
+    """Data that lets the line after it begin so many bytes before the end of the first block.
+
+    Blocks are counted from the first event on.
+    """
+    frame_bytes = log_of(b'""').size() - HEADER_BYTES
+    text_bytes = BLOCK_BYTES - frame_bytes - before_the_boundary_bytes
+    return b'"%b"' % (b"x" * text_bytes)
+
+
+@pytest.mark.parametrize("before_bytes", PLACES)
+def test_a_reference_is_found_wherever_its_line_meets_the_end_of_a_block(before_bytes: int) -> None:
+    log = log_of(filler(before_bytes), WITH_REFERENCE, b"1")
+
+    events = list(scan_of(log).events())
+
+    assert events[1].offset_bytes == HEADER_BYTES + BLOCK_BYTES - before_bytes
+    assert [event.data for event in events][1:] == [{"file": REFERENCE}, 1]
+    assert [event.has_references for event in events] == [False, True, False]
+
+
+@pytest.mark.parametrize("before_bytes", [0, 1, 60, 65, 70, 75, 80, 120, 500])
+def test_a_number_that_is_none_is_found_wherever_its_line_meets_the_end_of_a_block(
+    before_bytes: int,
+) -> None:
+    """Its chain holds: another program wrote it. What fits into no other language is damage."""
+    scan = scan_of(log_of(filler(before_bytes), b"[1,9223372036854775808]", b"1")).exhaust()
+
+    assert scan.seq == 1
+    assert scan.damage is not None
+    assert scan.damage.line == 3
