@@ -16,8 +16,14 @@ import pytest
 
 import attachstore
 from attachstore import Digest, blocking
-from attachstore.errors import ObjectMissingError, StorageIOError, StoreMissingError
+from attachstore.errors import (
+    ObjectMissingError,
+    ResourceExhaustedError,
+    StorageIOError,
+    StoreMissingError,
+)
 from attachstore.readback import Readback
+from tests.descriptors import open_descriptors
 from tests.faults import FailingDisk
 
 TEXT = b"hello\n"
@@ -232,3 +238,18 @@ def test_a_close_that_fails_fails_each_time_and_ends_all_the_same(tmp_path: Path
         new.adopt(session)
         new.flush()
         assert [event.data for event in again.sessions.read("s-1")] == [0, 1]
+
+
+def test_a_process_that_can_have_no_thread_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    before = open_descriptors()
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with pytest.raises(ResourceExhaustedError):
+        blocking.Store.open(tmp_path / "store")
+
+    assert open_descriptors() <= before

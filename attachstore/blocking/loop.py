@@ -7,20 +7,29 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
+from attachstore.errors import ResourceExhaustedError
+from attachstore.threads import daemon_thread
+
 R = TypeVar("R")
 
 
 class Loop:
-    """An event loop in a daemon thread, for calls from any number of others."""
+    """An event loop in a daemon thread, for calls from any number of others.
+
+    Raises ResourceExhaustedError if there is no thread for it.
+    """
 
     def __init__(self) -> None:
         self._guard = threading.Lock()  # whoever has queued work before the end gets its outcome
         self._stopped = False
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="attachstore-loop", daemon=True
-        )
-        self._thread.start()
+        try:
+            self._thread = daemon_thread(self._loop.run_forever, "attachstore-loop")
+        except RuntimeError as error:
+            self._loop.close()
+            raise ResourceExhaustedError(
+                where="event loop", resource="threads", reason=str(error)
+            ) from None
 
     def wait(self, work: Coroutine[Any, Any, R]) -> R:
         """Run to the end. KeyboardInterrupt cancels the work, waits for it, and goes on."""
