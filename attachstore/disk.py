@@ -258,8 +258,7 @@ class ReadOnlyDisk(Disk):
     write = truncate = link_open_file = link = rename = exchange = _refuse
     unlink = make_directory = remove_directory = _refuse
 
-    def may_write(self, directory: Path) -> bool:
-        del directory
+    def may_write(self, directory: Path) -> bool:  # noqa: ARG002 - for none
         return False
 
 
