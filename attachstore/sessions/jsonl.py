@@ -42,12 +42,13 @@ from attachstore.layout import JSONL, LOCKS
 from attachstore.promise import Promise
 from attachstore.sessions import sealing, zstd_frames
 from attachstore.sessions.claims import Claims, SessionClaim
-from attachstore.sessions.glance import Glance, glance_at
+from attachstore.sessions.glance import Glance
 from attachstore.sessions.log_file import LogFile
 from attachstore.sessions.medium import LogReader, LogWriter
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NEW_PREFIX, NewLog
 from attachstore.sessions.removal import remove_session, sweep
+from attachstore.sessions.sealed_glance import glance_at_either
 from attachstore.sessions.sealed_log import SEALED, SealedLog
 from attachstore.sessions.sealed_writer import SealedWriter
 from attachstore.sessions.strays import LOG, stray_paths
@@ -241,7 +242,8 @@ class JsonlMedium:
                 continue
             glance: Glance | None = None
             try:
-                glance = glance_at(self._disk, self._log_path(name))
+                paths = self._log_path(name), self._sealed_path(name)
+                glance = glance_at_either(self._disk, *paths)
             except OSError:  # whoever opens it is told why
                 if not self._may_have_log(name):
                     continue

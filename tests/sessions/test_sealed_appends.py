@@ -22,6 +22,7 @@ from attachstore.errors import (
 )
 from attachstore.sessions import JsonlMedium, SessionLogs, sealed_writer
 from attachstore.sessions.names import SessionName
+from attachstore.sessions.sealed_glance import glance_at_either
 from tests.conformance.session_place import confirm, content_of
 from tests.faults import FailingDisk, InterceptedDisk
 from tests.sessions.places import SealedPlace, UnsyncedDisk, unpacked
@@ -162,6 +163,26 @@ def test_a_close_that_cannot_end_its_frame_has_lost_nothing(
     assert disk.landed
     assert content_of(logs, "s-1") == [0, 1]
     assert loaded(place) == [0, 1]
+
+
+def test_a_listing_says_the_same_of_ended_and_of_loose_frames(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    """The one is seen at a glance, the other is opened."""
+    path = sealed(place, "message")
+    log = logs.load("s-1")
+    for number in range(1, 6):
+        log.append("message", number)
+    (loose,) = SessionLogs(place.medium(), confirm).list()
+    assert glance_at_either(place.disk, place.path("s-1"), path) is None
+    log.close()
+    (ended,) = SessionLogs(place.medium(), confirm).list()
+
+    assert loose == ended
+    assert (ended.head_seq, ended.problem) == (6, None)
+    glance = glance_at_either(place.disk, place.path("s-1"), path)
+    assert glance is not None
+    assert glance.size_bytes == ended.size_bytes
 
 
 # -- a kill, a cut, zeros ----------------------------------------------------------------------
