@@ -20,7 +20,7 @@ ROOMS = {
     "click": {"attachstore.cli"},
     "compression": {"attachstore.sessions.zstd_frames"},
     "magic": {"attachstore.admission"},
-    "msgspec": {"attachstore.admission", "attachstore.sessions"},
+    "msgspec": {"attachstore.admission", "attachstore.replay.steps", "attachstore.sessions"},
     "pikepdf": {"attachstore.admission"},
     "rich": {"attachstore.cli"},
     "tinytag": {"attachstore.admission"},
