@@ -99,7 +99,7 @@ def _parse(path: Path, text: bytes) -> Marker:
     fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
     if fields.get("application") != "attachstore":
         raise StoreForeignError(where=str(path), reason="its attachstore.json is not ours")
-    if fields.get("format") != FORMAT:
+    if type(fields.get("format")) is not int or fields["format"] != FORMAT:  # True == 1.0 == 1
         raise StoreVersionError(
             where=str(path), found=str(fields.get("format"))[:40], supported=FORMAT
         )
