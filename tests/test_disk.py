@@ -187,6 +187,18 @@ class TestBytes:
 
 
 class TestSyncing:
+    def test_the_whole_file_leaves_the_cache(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a failed write-back left there must not be believed; no fake disk sees this call."""
+        asked: list[tuple[int, ...]] = []
+        monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: asked.append(arguments))
+        (tmp_path / "file").write_bytes(b"bytes")
+        descriptor = Disk().open_read(tmp_path / "file")
+        Disk().drop_cache(descriptor)
+        Disk().close(descriptor)
+        assert asked == [(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)]
+
     def test_all_bytes_are_in_the_file_when_it_is_synced(
         self, disk: Disk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

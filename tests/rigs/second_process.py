@@ -41,10 +41,15 @@ async def _go_on(scene: Scene, records: Sequence[Record]) -> None:
             for digest in digests:
                 if digest in _CONTENTS:
                     await scene.put(store, _CONTENTS[digest])
-            for session_id in sessions:
-                await _fork(scene, store, session_id, f"{_FORK}-{session_id}")
-            for session_id in sessions:
-                await _append(scene, store, session_id, may_create=session_id not in deleted)
+            # Each makes durable what it relies on, so either must be tried as the first.
+            forks_first = len(records) % 2 == 0
+            for forks in (forks_first, not forks_first):
+                for session_id in sessions:
+                    if forks:
+                        await _fork(scene, store, session_id, f"{_FORK}-{session_id}")
+                    else:
+                        may_create = session_id not in deleted
+                        await _append(scene, store, session_id, may_create=may_create)
     except Halt:
         return
 
