@@ -38,6 +38,7 @@ from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, even
 from attachstore.sessions.event import Event, SessionHeader, SessionView
 from attachstore.sessions.medium import Claim, LogReader, LogWriter, RestingWriter, SessionMedium
 from attachstore.sessions.names import SessionName
+from attachstore.sessions.repair import set_tail_aside
 from attachstore.sessions.scan import Scan
 from attachstore.threads import CancelFlag
 
@@ -303,26 +304,19 @@ class SessionLog:
         if scan is None or read_bytes != end_bytes:
             scan = self._scan(writer, end_bytes, cancel)
             scan.exhaust().raise_damage()
-        if scan.tail is not None:
-            kept = writer.cut(scan.tail.offset_bytes)
-            _logger.warning(
-                "session %r: %d uncommitted bytes at byte %d moved to %s",
-                self.id,
-                scan.tail.size_bytes,
-                scan.tail.offset_bytes,
-                kept,
-            )
+        end = Head(scan.seq, scan.chain, scan.good_bytes)
+        line, closer = (scan.closer() if close_turn else None) or (b"", None)
+        closed = end
+        if closer is not None:
+            closed = Head(closer.seq, bytes.fromhex(closer.chain), end.size_bytes + len(line))
+        is_closed = scan.tail is not None and set_tail_aside(writer, scan, line)
         if self._resting is not None:  # another one may have died busy
             self._resting.rest(scan.good_bytes)
         self.header = scan.header
-        self.acknowledged = Head(scan.seq, scan.chain, scan.good_bytes)
+        self.acknowledged = closed if is_closed else end
         self.state = State.OPEN
-        closer = scan.closer() if close_turn else None
-        if closer is not None:
-            line, event = closer
-            self._append_bytes(
-                line, Head(event.seq, bytes.fromhex(event.chain), scan.good_bytes + len(line))
-            )
+        if line and not is_closed:
+            self._append_bytes(line, closed)
 
     def _scan(self, log: LogReader, end_bytes: int, cancel: CancelFlag | None) -> Scan:
         return Scan(log, self.name, where=self.where, end_bytes=end_bytes, cancel=cancel)

@@ -82,6 +82,15 @@ class RestingWriter(LogWriter, Protocol):
         ...
 
 
+@runtime_checkable
+class RepairingWriter(LogWriter, Protocol):
+    """A writer that can cut a tail and add what closes an open turn in one step."""
+
+    def repair(self, offset_bytes: int, closers: bytes) -> str:
+        """As `cut`, and `closers` are the end of the log then; all of it happens, or nothing."""
+        ...
+
+
 class Claim(Protocol):
     """The right to write one session, of one holder at a time."""
 

@@ -49,8 +49,12 @@ class MemoryLog:
         self._content += data
 
     def cut(self, offset_bytes: int) -> str:
+        return self.repair(offset_bytes, b"")
+
+    def repair(self, offset_bytes: int, closers: bytes) -> str:
+        """See medium.RepairingWriter."""
         self._torn.append(bytes(self._content[offset_bytes:]))
-        del self._content[offset_bytes:]
+        self._content[offset_bytes:] = closers
         return f"memory:{self._name.segment}/torn/{len(self._torn) - 1}"
 
     def close(self) -> None:

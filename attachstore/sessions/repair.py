@@ -1,16 +1,36 @@
-"""Explicit repair: the one operation that takes events away from a log."""
+"""Repair: what a load does to a tail, and the one operation that takes events away from a log."""
 
 from __future__ import annotations
 
 import logging
 
 from attachstore.sessions.event import RepairReport
-from attachstore.sessions.medium import SessionMedium
+from attachstore.sessions.medium import LogWriter, RepairingWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
 from attachstore.threads import CancelFlag
 
 _logger = logging.getLogger("attachstore")
+
+
+def set_tail_aside(writer: LogWriter, scan: Scan, closers: bytes) -> bool:
+    """Cut the tail that `scan` found; whether `closers` were added in the same step."""
+    tail = scan.tail
+    if tail is None:
+        return False
+    is_one_step = isinstance(writer, RepairingWriter)
+    if isinstance(writer, RepairingWriter):
+        kept = writer.repair(tail.offset_bytes, closers)
+    else:
+        kept = writer.cut(tail.offset_bytes)
+    _logger.warning(
+        "session %r: %d uncommitted bytes at byte %d moved to %s",
+        scan.header.id,
+        tail.size_bytes,
+        tail.offset_bytes,
+        kept,
+    )
+    return is_one_step
 
 
 def cut_damage(medium: SessionMedium, name: SessionName, cancel: CancelFlag | None) -> RepairReport:

@@ -9,7 +9,8 @@ Invariants
 
  (1) Rows are added at the end only, in one transaction for each append, and the end and the
      session's revision are what the writer believes them to be.
- (2) No byte is cut before the same transaction has copied it to `torn`.
+ (2) No byte is cut before the same transaction has copied it to `torn`. What a load adds to
+     close an open turn is in that transaction too: a repair is one revision.
 """
 
 from __future__ import annotations
@@ -88,6 +89,10 @@ class SqliteLog:
         self._revision += 1
 
     def cut(self, offset_bytes: int) -> str:
+        return self.repair(offset_bytes, b"")
+
+    def repair(self, offset_bytes: int, closers: bytes) -> str:
+        """See medium.RepairingWriter."""
         with self._database.writing() as connection:
             revision = self._take_revision(connection, None)
             self._split_row(connection, offset_bytes)
@@ -100,6 +105,7 @@ class SqliteLog:
                 "DELETE FROM line WHERE session = ? AND offset_bytes >= ?",
                 (self.number, offset_bytes),
             )
+            insert_lines(connection, self.number, [closers], offset_bytes)
         self._revision = revision
         self._long_row = None
         return f"{self._database.path}: torn, session {self.number}, revision {revision}"

@@ -132,6 +132,20 @@ def test_every_append_and_every_cut_is_one_revision(place: SqlitePlace, logs: Se
     assert rows(place, "SELECT revision, bytes FROM torn") == [(3, b"torn")]
 
 
+def test_a_repair_with_its_closers_is_one_revision(place: SqlitePlace, logs: SessionLogs) -> None:
+    """One transaction: nobody finds the turn closed and the tail there, or the other way."""
+    log = logs.create("s-2")
+    log.append("turn/start", 1)
+    log.close()
+    place.write("s-2", place.read("s-2") + b"torn")
+
+    assert logs.load("s-2").head == 2
+
+    assert rows(place, "SELECT revision FROM session") == [(1,)]
+    assert rows(place, "SELECT revision, bytes FROM torn") == [(1, b"torn")]
+    assert logs.verify("s-2").head_seq == 2
+
+
 def test_a_deletion_leaves_no_row_and_gives_the_space_back(
     place: SqlitePlace, logs: SessionLogs
 ) -> None:
