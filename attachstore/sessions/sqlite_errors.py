@@ -20,6 +20,9 @@ from attachstore.errors import (
     StoreLayoutError,
 )
 
+FAILURES = (sqlite3.Error, MemoryError, UnicodeDecodeError)
+"""What sqlite3 raises. The last where SQLite's message quotes a damaged schema."""
+
 _SQLITE_MIN = (3, 37, 0)  # STRICT tables
 _PRIMARY = 0xFF  # the other bits tell where inside SQLite it happened
 
@@ -48,12 +51,14 @@ def sqlite_errors(where: Path) -> Generator[None]:
     """Turn errors of SQLite and failed allocations into the package's own; others pass."""
     try:
         yield
-    except (sqlite3.Error, MemoryError) as error:
+    except FAILURES as error:
         raise translated(error, str(where)) from error
 
 
-def translated(error: sqlite3.Error | MemoryError, where: str) -> AttachstoreError:
-    """The error that tells a caller what to do about `error`."""
+def translated(error: Exception, where: str) -> AttachstoreError:
+    """The error that tells a caller what to do about `error`, one of `FAILURES`."""
+    if isinstance(error, UnicodeDecodeError):
+        return StoreLayoutError(where=where, reason="its tables are not ours, or damaged")
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     name: str = getattr(error, "sqlite_errorname", type(error).__name__)
     reason = f"{error or 'SQLite failed'} ({name})"

@@ -121,6 +121,8 @@ class SqliteLog:
         try:
             is_first = True
             for start, row in cursor:
+                if not isinstance(start, int) or not isinstance(row, bytes):
+                    raise _wrong_kind()
                 if start >= end:
                     if position < end and not is_first:
                         yield self._lost(position, start, end)
@@ -201,7 +203,15 @@ class SqliteLog:
 
 def log_size(connection: sqlite3.Connection, number: int) -> int:
     row = connection.execute(_SIZE, (number,)).fetchone()
-    return 0 if row is None else row[0]
+    size_bytes = 0 if row is None else row[0]
+    if not isinstance(size_bytes, int):
+        raise _wrong_kind()
+    return size_bytes
+
+
+def _wrong_kind() -> sqlite3.DatabaseError:
+    """A damaged row: SQLite checks the types of columns when it writes, not when it reads."""
+    return sqlite3.DatabaseError("a column of a line is not of its type")
 
 
 def insert_lines(

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 from typing import Protocol
 
-from attachstore.sessions.sqlite_errors import translated
+from attachstore.sessions.sqlite_errors import FAILURES, translated
 
 
 class Lender(Protocol):
@@ -31,12 +31,12 @@ class Reading:
     def __enter__(self) -> sqlite3.Connection:
         try:
             self._connection = self._database.borrow()
-        except (sqlite3.Error, MemoryError) as error:
+        except FAILURES as error:
             raise translated(error, str(self._database.path)) from error
         return self._connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, sqlite3.Error | MemoryError):
+        if isinstance(error, FAILURES):
             self._connection.close()
             raise translated(error, str(self._database.path)) from error
         self._database.give_back(self._connection)
