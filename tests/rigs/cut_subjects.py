@@ -116,7 +116,10 @@ def _judged(root: Path, records: Sequence[Record]) -> list[str]:
             asyncio.run(_opened(root))
         except AttachstoreError as error:
             return [f"the store cannot be made again: {error!r}"]
-    wrong += oracle.judge(root, records)
+    try:
+        wrong += oracle.judge(root, records)
+    except Exception as error:  # noqa: BLE001 - what its own reading cannot make sense of
+        wrong.append(f"the oracle cannot read the store: {error!r}")
     wrong += _evidence_lost(root, records)
     shown = [it.facts for it in records if (it.step, it.kind) == ("acknowledge", "shown")]
     for session_id, marks in {it["id"]: it["marks"] for it in shown}.items():

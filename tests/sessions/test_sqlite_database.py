@@ -84,6 +84,24 @@ def test_the_reference_shows_the_tables_as_they_are() -> None:
     assert shown.split() == " ".join(f"{each.rstrip()};" for each in MIGRATIONS[0]).split()
 
 
+def test_a_library_that_was_built_to_sync_less_is_told_to(
+    place: SqlitePlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLITE_DEFAULT_WAL_SYNCHRONOUS=1, as some systems build it."""
+    connect = sqlite3.connect
+
+    def connect_lazily(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", connect_lazily)
+    database = Database(place.path, Disk())
+    with database.writing() as connection:
+        assert ask(connection, "synchronous") == 2
+    database.close()
+
+
 def test_every_writing_connection_syncs_whatever_others_have_set(place: SqlitePlace) -> None:
     """The journal mode is in the file, and any program may change it."""
     with contextlib.closing(sqlite3.connect(place.path)) as connection:
