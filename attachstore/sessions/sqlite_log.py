@@ -139,9 +139,7 @@ class SqliteLog:
                     self._long_row = (start, row)  # it is read on from, block by block
                 piece = row[position - start : end - start]
                 position += len(piece)
-                yield piece
-                if position >= end:
-                    return
+                yield piece  # and look at the next row too: it may begin before this one ends
         finally:
             cursor.close()
 

@@ -173,35 +173,6 @@ def test_a_database_that_is_not_ours_is_refused_and_left_alone(
     assert place.path.read_bytes() == before
 
 
-def test_a_schema_that_is_no_text_any_more_is_damage(place: SqlitePlace, logs: SessionLogs) -> None:
-    """One flipped bit: SQLite's message quotes it, and Python cannot make text of the message."""
-    logs.create("s-1").append("m", 1)
-    logs.close()
-    whole = place.path.read_bytes()
-    at = whole.index(b"segment TEXT")
-    place.path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x80]) + whole[at + 1 :])
-
-    with pytest.raises(StoreLayoutError):
-        SessionLogs(place.medium(), confirm).inspect("s-1")
-
-
-@pytest.mark.parametrize("column", ["offset_bytes", "bytes"])
-def test_a_column_of_another_type_is_damage(
-    place: SqlitePlace, logs: SessionLogs, column: str
-) -> None:
-    """One flipped bit in a row's header; a table that is not STRICT stands in for it."""
-    logs.create("s-1").append("m", 1)
-    logs.close()
-    with place.connection() as connection:
-        connection.execute("ALTER TABLE line RENAME TO strict_line")
-        connection.execute("CREATE TABLE line (session, offset_bytes, bytes)")
-        connection.execute("INSERT INTO line SELECT * FROM strict_line")
-        connection.execute(f"UPDATE line SET {column} = 'text'")
-
-    with pytest.raises(StoreLayoutError):
-        SessionLogs(place.medium(), confirm).inspect("s-1")
-
-
 def test_a_file_that_is_no_database_is_refused(place: SqlitePlace) -> None:
     place.path.write_bytes(b"not a database " * 1000)
     with pytest.raises(StoreLayoutError, match="not a database"):
