@@ -193,9 +193,9 @@ class GlancingMedium(SessionMedium, Protocol):
 
 @runtime_checkable
 class SealingMedium(SessionMedium, Protocol):
-    """A medium that can keep a finished log in less room. Readers see no difference.
+    """A medium that can keep a log in less room. Neither readers nor writers see a difference.
 
-    `open_writer` unseals. The caller holds the claim for both methods.
+    The caller holds the claim for both methods.
     """
 
     def seal(
@@ -204,7 +204,7 @@ class SealingMedium(SessionMedium, Protocol):
         check: Callable[[LogReader], None],
         cancel: CancelFlag | None = None,
     ) -> int:
-        """Seal the log; return how many bytes it takes now. Nothing is done if it is sealed.
+        """Seal the log; return how many bytes it takes now. One that is sealed is packed anew.
 
         `check` is given the sealed log before it takes the other's place; if it raises, nothing
         has changed. Raises SessionMissingError, MissingDependencyError.
@@ -212,9 +212,9 @@ class SealingMedium(SessionMedium, Protocol):
         ...
 
     def unseal(self, name: SessionName, cancel: CancelFlag | None = None) -> None:
-        """Make the log writable again. Nothing is done if it is, or if there is none.
+        """Take back a `seal`. Nothing is done if the log is not sealed, or if there is none.
 
-        Raises StoreLayoutError if what was sealed is damaged; only a last frame that was cut is
-        unsealed as far as it goes, and kept aside.
+        Raises StoreLayoutError if what was sealed is damaged; only a torn end is unsealed as far
+        as it goes, and kept aside.
         """
         ...
