@@ -126,7 +126,7 @@ def test_an_interrupted_scan_goes_on_with_what_is_not_covered(
     covered = covered_by(place)
     digests = sorted(backend.objects)
     done = 0 if covered.upto is None else digests.index(covered.upto) + 1
-    assert done >= objects, "what was judged is kept"
+    assert done >= objects - 1, "all but one that ended before its predecessor"
     backend.opened.clear()
 
     report = shop.scan(checkpoint=at(place))
