@@ -114,15 +114,21 @@ class Coverage:
         if self._checkpoint is not None:
             self._checkpoint.remove()
 
-    def recall(self, judge: Judge, suspects: Suspects, table: ObjectTable) -> None:
-        """Bring back what was found before the interruption and is not found any more."""
+    def recall(
+        self, judge: Judge, suspects: Suspects, table: ObjectTable, *, logs_complete: bool
+    ) -> None:
+        """Bring back what was found before the interruption and is not found any more.
+
+        That a reference dangles is found in a log only: one that was not read mends nothing.
+        """
         for suspect in self._before.found:
             finding = suspect.finding
             digest = finding.digest
             if digest is None or suspects.has_fault(digest):
                 continue
             is_gone = finding.quarantined and table.find(digest) is None
-            if is_gone or finding.kind is Kind.MENDED:
+            unread = finding.kind is Kind.DANGLING_REFERENCE and not logs_complete
+            if is_gone or unread or finding.kind is Kind.MENDED:
                 judge.add(suspect)
             elif finding.kind is not Kind.NOT_DECODED:
                 judge.add(suspect.mended("found before the scan was interrupted, and not after it"))

@@ -199,7 +199,8 @@ class _Scan:
         finally:
             self._coverage.save(self._judge.found)
         self._report.bytes_read = pool.bytes_done
-        self._coverage.recall(self._judge, self._suspects, self._table)
+        complete = self._report.logs_complete
+        self._coverage.recall(self._judge, self._suspects, self._table, logs_complete=complete)
         self._list_unreferenced()
 
     def _take_batch(self, batch: Batch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, StorageIOError
 from attachstore.integrity import Kind, Phase, Progress, ScanReport, checking
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Subject
 from attachstore.objects.backend import Entry, EntryKind
@@ -156,6 +156,31 @@ def test_what_could_not_be_listed_is_not_covered(
     report = shop.scan(checkpoint=at(place))
 
     assert [(it.kind, it.digest) for it in report.findings] == [(Kind.OBJECT_CORRUPT, digest)]
+
+
+def test_a_log_that_is_not_read_mends_nothing(
+    shop: Workshop, backend: Watched, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A missing object is known by the logs that refer to it; it is not back because they fail."""
+    digest = sorted(backend.objects)[1]
+    del backend.objects[digest]
+
+    def stop(now: Progress) -> None:
+        if now.phase is Phase.USES:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        shop.scan(workers=1, checkpoint=at(place), progress=stop)
+
+    def fail(*_: object) -> Iterator[Any]:
+        raise StorageIOError(where="sessions", reason="Input/output error (EIO)")
+
+    monkeypatch.setattr("attachstore.integrity.walk.LogWalk.names", fail)
+    report = shop.scan(checkpoint=at(place))
+
+    found = {(it.kind, it.digest) for it in report.findings}
+    assert (Kind.DANGLING_REFERENCE, digest) in found
+    assert not [note for note in report.notes if note.kind is Kind.MENDED]
 
 
 def test_what_was_found_before_is_in_the_report_with_all_who_use_it(
