@@ -142,7 +142,7 @@ class RecordingDisk(InterceptedDisk):
         self.root = root
         self.methods = methods
         self.trace: list[tuple[str, str]] = []
-        self._open: dict[int, str] = {}
+        self._opens: dict[int, str] = {}
 
     def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         if method in self.methods:
@@ -150,7 +150,7 @@ class RecordingDisk(InterceptedDisk):
         result = call()
         if method in OPENS:
             name = self._name(arguments[0])
-            self._open[result] = f"{name}/<unnamed>" if method == "open_temporary" else name
+            self._opens[result] = f"{name}/<unnamed>" if method == "open_temporary" else name
         return result
 
     def _names_of(self, arguments: tuple[Any, ...]) -> Iterator[str]:
@@ -158,7 +158,7 @@ class RecordingDisk(InterceptedDisk):
             if isinstance(argument, Path):
                 yield self._name(argument)
             elif position == 0 and isinstance(argument, int):
-                yield self._open.get(argument, f"descriptor {argument}")
+                yield self._opens.get(argument, f"descriptor {argument}")
 
     def _name(self, path: Path) -> str:
         if path.is_relative_to(self.root):

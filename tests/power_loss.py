@@ -41,14 +41,14 @@ class PowerLossDisk(InterceptedDisk):
         self.fail_sync_at = fail_sync_at
         self.syncs = 0
         self.acknowledged: list[Any] = []
-        self._open: dict[int, Node] = {}
+        self._nodes: dict[int, Node] = {}
         self._model = Model()
         self._moments: list[tuple[Model, int]] = []
         self.settle()
 
     def settle(self) -> None:
         """Take everything that is on the disk now as durable, also what was put there by hand."""
-        assert not self._open, "files are open"
+        assert not self._nodes, "files are open"
         self._model = Model()
         _adopt(self.root, self._model.root)
         self._moments = []
@@ -100,7 +100,7 @@ class PowerLossDisk(InterceptedDisk):
         existed = method == "open_lock" and self._find(arguments[0]) is not None
         result = call()
         if method == "close":
-            self._open.pop(arguments[0], None)
+            self._nodes.pop(arguments[0], None)
         elif method == "open_temporary" or (method in {"create", "open_lock"} and not existed):
             self._opened_new(method, arguments[0], result)
         elif method in OPENS:
@@ -122,7 +122,7 @@ class PowerLossDisk(InterceptedDisk):
         node = FileNode(stat.S_IMODE(os.fstat(descriptor).st_mode))
         if not path.is_relative_to(self.root):
             return
-        self._open[descriptor] = node
+        self._nodes[descriptor] = node
         if method != "open_temporary":
             self._set(path, node)
 
@@ -130,24 +130,24 @@ class PowerLossDisk(InterceptedDisk):
         if path.is_relative_to(self.root):
             node = self._find(path)
             assert node is not None, f"{path} was made behind the disk's back: call settle()"
-            self._open[descriptor] = node
+            self._nodes[descriptor] = node
 
     def _synced(self, target: int | Path) -> Node:
-        found = self._open.get(target) if isinstance(target, int) else self._find(target)
+        found = self._nodes.get(target) if isinstance(target, int) else self._find(target)
         return found or FileNode(0)  # outside of the root: nothing to lose
 
     def _write(self, written: int, descriptor: int, data: bytes, offset_bytes: int) -> None:
-        node = self._open.get(descriptor)
+        node = self._nodes.get(descriptor)
         if isinstance(node, FileNode):
             node.write(bytes(memoryview(data)[:written]), offset_bytes)
 
     def _truncate(self, _: None, descriptor: int, size_bytes: int) -> None:
-        node = self._open.get(descriptor)
+        node = self._nodes.get(descriptor)
         if isinstance(node, FileNode):
             node.resize(size_bytes)
 
     def _drop_cache(self, _: None, descriptor: int) -> None:
-        node = self._open.get(descriptor)
+        node = self._nodes.get(descriptor)
         if isinstance(node, FileNode) and node.forget():
             path = f"/proc/self/fd/{descriptor}"
             os.chmod(path, node.mode | stat.S_IWUSR)  # noqa: PTH101 - an open file has no path
@@ -157,7 +157,7 @@ class PowerLossDisk(InterceptedDisk):
             os.chmod(path, node.mode)  # noqa: PTH101
 
     def _link_open_file(self, _: None, descriptor: int, path: Path) -> None:
-        self._set(path, self._open[descriptor])
+        self._set(path, self._nodes[descriptor])
 
     def _link(self, _: None, path: Path, new_path: Path) -> None:
         self._set(new_path, self._find(path))

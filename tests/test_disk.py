@@ -192,7 +192,11 @@ class TestSyncing:
     ) -> None:
         """What a failed write-back left there must not be believed; no fake disk sees this call."""
         asked: list[tuple[int, ...]] = []
-        monkeypatch.setattr(os, "posix_fadvise", lambda *arguments: asked.append(arguments))
+
+        def advise(*arguments: int) -> None:
+            asked.append(arguments)
+
+        monkeypatch.setattr(os, "posix_fadvise", advise)
         (tmp_path / "file").write_bytes(b"bytes")
         descriptor = Disk().open_read(tmp_path / "file")
         Disk().drop_cache(descriptor)

@@ -141,7 +141,7 @@ class DatabaseDisk(PowerLossDisk):
 
     def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
         if method == "sync_file":
-            node: Any = self._open.get(arguments[0])
+            node: Any = self._nodes.get(arguments[0])
             content = os.pread(arguments[0], 1 << 24, 0)
             if content.startswith(b"SQLite format 3\0"):
                 node.resize(len(content))
@@ -152,7 +152,7 @@ class DatabaseDisk(PowerLossDisk):
         if not path.name.endswith("-wal"):
             super()._opened(path, descriptor)
             return
-        self._open[descriptor] = FileNode(0o644)  # SQLite's own: gone when it closes
+        self._nodes[descriptor] = FileNode(0o644)  # SQLite's own: gone when it closes
 
 
 def test_a_power_cut_leaves_one_store_or_the_other(
