@@ -71,6 +71,11 @@ def put(root: Path, disk: Disk, pool: ProcessPool, data: bytes = PICTURE) -> Com
     return attacher(root, disk, pool).put_bytes(CancelFlag(), data, Claim()).outcome
 
 
+def calls_of(disk: RecordingDisk) -> list[str]:
+    """Without the sync that each handle owes to a shard when it first uses it."""
+    return [method for method, name in disk.trace if name != "objects/blake3"]
+
+
 def objects_in(root: Path) -> list[str]:
     return sorted(path.name for path in (root / "objects").rglob("*") if path.is_file())
 
@@ -83,7 +88,7 @@ def test_bytes_are_synced_while_the_decoder_is_at_work_and_named_after_it(root: 
     finally:
         pool.close()
 
-    calls = [method for method, _ in disk.trace]
+    calls = calls_of(disk)
     assert calls == ["asked", *STORED[:3], "answered", *STORED[3:]]
 
 
@@ -92,14 +97,14 @@ def test_what_needs_no_decoder_is_written_once_it_is_admitted(
 ) -> None:
     disk = RecordingDisk(root)
     assert put(root, disk, pool, TEXT) is CommitOutcome.STORED
-    assert [method for method, _ in disk.trace] == STORED
+    assert calls_of(disk) == STORED
 
 
 def test_a_duplicate_is_not_written_ahead(root: Path, pool: ProcessPool) -> None:
     put(root, Disk(), pool)
     disk = RecordingDisk(root)
     assert put(root, disk, pool) is CommitOutcome.DUPLICATE
-    assert "write" not in [method for method, _ in disk.trace]
+    assert "write" not in calls_of(disk)
 
 
 def test_bytes_that_are_refused_leave_nothing(root: Path, pool: ProcessPool) -> None:
@@ -155,11 +160,11 @@ def test_a_decoder_that_dies_is_asked_again_and_nothing_is_written_twice(root: P
     pool.guess(b"\x01\x02", None)
 
     class Killing(RecordingDisk):
-        def open_temporary(self, directory: Path, mode: int) -> int:
+        def write(self, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> int:
             for pid in pool.pids:
                 os.kill(pid, signal.SIGSTOP)  # it cannot have answered before it is killed
                 os.kill(pid, signal.SIGKILL)
-            return super().open_temporary(directory, mode)
+            return super().write(descriptor, data, offset_bytes)
 
     disk = Killing(root)
     (first,) = pool.pids
@@ -168,4 +173,4 @@ def test_a_decoder_that_dies_is_asked_again_and_nothing_is_written_twice(root: P
         assert pool.pids != (first,)
     finally:
         pool.close()
-    assert [method for method, _ in disk.trace] == STORED
+    assert calls_of(disk) == STORED

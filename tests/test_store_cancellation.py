@@ -50,9 +50,9 @@ async def test_a_cancelled_call_is_over_when_it_returns(
     gc.collect()  # what earlier tests left to the collector is not counted
     descriptors = open_descriptors()
     for call in calls:
-        for delay_ms in range(0, 24, 3):
+        for delay_ms in range(0, 24, 8):
             task = asyncio.ensure_future(call())
-            await asyncio.sleep((delay_ms + round_) / 1000)
+            await asyncio.sleep((delay_ms + 3 * round_) / 1000)
             task.cancel()
             await asyncio.wait([task])
             assert staging(store) == []

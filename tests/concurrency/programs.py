@@ -86,6 +86,9 @@ class _ScriptedDisk(Disk):
     def lock(self, descriptor: int, *, exclusive: bool, wait: bool) -> None:
         self.answer("lock", (descriptor, exclusive, wait))
 
+    def may_write(self, directory: Path) -> bool:
+        return True
+
     def names(self, path: Path) -> list[str]:
         return list(self.answer("list_names", (str(path),)))
 

@@ -52,8 +52,8 @@ def explored(
         ("put put quarantine", damaged, 20_000),
         ("put confirm quarantine", damaged, 9_000),
         ("put quarantine quarantine", damaged, 12_000),
-        ("put quarantine read", damaged, 7_000),
-        ("put confirm read", damaged, 3_000),
+        ("put quarantine read", damaged, 5_000),
+        ("put confirm read", damaged, 2_500),
     ],
 )
 def test_no_interleaving_breaks_a_promise(

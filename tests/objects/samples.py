@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import zlib
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from attachstore.attachment import Attachment, BytesContent, Content, Header
 from attachstore.digest import Digest
@@ -65,6 +65,17 @@ def open_intake_store(
     backend = IntakeBackend(FilesystemBackend(root, disk), disk, intake=intake)
     backend.replay()
     return ObjectStore(backend, disk)
+
+
+def abandon(store: ObjectStore) -> None:
+    """As a process that is killed: its thread and its locks go, its intake's file stays."""
+    own = cast("Any", store.backend)._own
+    with own._changed:
+        own._closed = True
+        own._changed.notify_all()
+    if own._thread is not None:
+        own._thread.join()
+    own._let_go(remove=False)
 
 
 def object_path(root: Path, data: bytes = DATA) -> Path:

@@ -35,6 +35,7 @@ from tests.faults import Effect, FailingDisk, RecordingDisk, failing_disks
 from tests.objects.samples import (
     DATA,
     DIGEST,
+    abandon,
     attachment,
     damage,
     make_store,
@@ -71,11 +72,6 @@ def backend_of(store: ObjectStore) -> IntakeBackend:
 
 def intake_files(root: Path) -> list[Path]:
     return sorted((root / "intake").glob("*.intake"))
-
-
-def abandon(store: ObjectStore) -> None:
-    """As a process that is killed: the lock goes, the file stays."""
-    cast("Any", store.backend)._own._let_go(remove=False)
 
 
 # -- what is acknowledged, and when --------------------------------------------------------------

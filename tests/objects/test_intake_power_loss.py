@@ -21,6 +21,7 @@ from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from tests.faults import PowerLossDisk
 from tests.objects.samples import (
+    abandon,
     attachment,
     damage,
     make_intake_store,
@@ -52,11 +53,6 @@ def a_dead_writers_intake_and_a_bad_object(world: Path) -> None:
     a_dead_writers_intake(world)
     open_store(world / "store").commit(attachment(MANY[1]))
     damage(object_path(world / "store", MANY[1]))
-
-
-def abandon(store: ObjectStore) -> None:
-    """As a process that is killed: the lock goes, the file stays."""
-    cast("Any", store.backend)._own._let_go(remove=False)
 
 
 def put(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:

@@ -29,7 +29,7 @@ from tests.rigs.workloads import ALL_WORKLOADS
 
 J_contra = TypeVar("J_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
-HANGS_AFTER_S = 180
+HANGS_AFTER_S = 60
 Tree = dict[str, tuple[int, bytes | None]]
 
 

@@ -30,7 +30,7 @@ def test_no_failing_call_breaks_a_promise(part: int) -> None:
     figures = rig_calls.run(Scale(ci=True), tuple(ALL_WORKLOADS)[part::PARTS])
 
     assert figures.violations == []
-    assert figures.counted >= (rig_calls.CI_RUNS // PARTS - PARTS) * 0.98
+    assert figures.counted >= (rig_calls.CI_RUNS // PARTS - PARTS) * 0.8
     assert {fault.name for fault in FAULTS} == figures.details.keys()
 
 

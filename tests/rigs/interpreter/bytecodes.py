@@ -4,8 +4,9 @@ A bytecode is named by its code object (file below the package, line, name) and 
 a run interrupts one execution of it, counted from 1. Only frames of that code are traced opcode
 by opcode, so a run costs little more than the work.
 
-One place is left out: behind the opcode that enters a `with`, before its block. CPython lets no
-interrupt in there, so that whatever was entered is left again.
+Two places are left out: behind the opcode that enters a `with`, before its block, and between the
+end of the block and the call that leaves it. CPython looks for interrupts after calls and jumps
+and at the start of functions only, so it lets none in there, and whatever was entered is left.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Counting:
         name = self._names.get(frame.f_code)
         if name is None:
             name = self._names[frame.f_code] = name_of(frame.f_code)
-            self._closed[frame.f_code] = _behind_entries(frame.f_code)
+            self._closed[frame.f_code] = _closed_places(frame.f_code)
         if not name:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -92,13 +93,20 @@ class Interrupting:
         return self._trace
 
 
-def _behind_entries(code: CodeType) -> frozenset[int]:
+def _closed_places(code: CodeType) -> frozenset[int]:
     steps = [*dis.get_instructions(code)]
-    return frozenset(
+    entered = {
         after.offset
         for step, after in itertools.pairwise(steps)
         if step.opname in {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
-    )
+    }
+    left: set[int] = set()
+    for at in range(len(steps) - 4):
+        nones, calls = steps[at : at + 3], steps[at + 3 : at + 5]
+        if all(it.opname == "LOAD_CONST" and it.argval is None for it in nones):
+            until = [it for it in calls if it.opname in {"PRECALL", "CALL"} and it.arg == 2]
+            left |= {it.offset for it in (*nones, *until)} if until else set()
+    return frozenset(entered | left)
 
 
 def name_of(code: CodeType) -> str:
