@@ -110,7 +110,7 @@ class Promises:
         self.may_be_missing.add(facts["digest"])
 
     def _scanned_attempt(self, facts: dict[str, Any]) -> None:
-        self._mendings += facts["mends"]
+        self._mendings += facts.get("mends", False)
 
     def _scanned_acknowledge(self, facts: dict[str, Any]) -> None:
         """A scan accuses nothing that is well; without a fault of the medium it misses nothing.
