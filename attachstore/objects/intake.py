@@ -64,7 +64,9 @@ class _Filling:
     """One intake file, and how far it has been synced."""
 
     file: IntakeFile
-    synced_bytes: int = 0
+    synced: tuple[int, int] = (0, 0)
+    """A position of the file: with its generation, or a thread that is late by one filling would
+    vouch for bytes of the next."""
     syncing: threading.Lock = field(default_factory=threading.Lock)
     records: dict[Digest, Record] = field(default_factory=dict[Digest, Record])
 
@@ -115,19 +117,19 @@ class Intake:
                         return None
                     filling.records[digest] = filling.file.append(digest, data)
                     self._changed.notify_all()
-                end_bytes = filling.file.end_bytes
-            self._make_durable(filling, end_bytes)
+                position = filling.file.position
+            self._make_durable(filling, position)
         return not known
 
     def confirm(self, digest: Digest) -> bool:
         """Make it durable, if it is here."""
         with self._changed:
             filling = self._holding(digest)
-            end_bytes = 0 if filling is None else filling.file.end_bytes
-        if filling is None:
-            return False
+            if filling is None:
+                return False
+            position = filling.file.position
         with storage_errors(self._directory):
-            self._make_durable(filling, end_bytes)
+            self._make_durable(filling, position)
         return True
 
     def _filling_for(self, size_bytes: int) -> _Filling | None:
@@ -166,16 +168,16 @@ class Intake:
     def _new_file(self) -> IntakeFile:
         return IntakeFile.create(self._disk, self._directory, self._policy.file_bytes)
 
-    def _make_durable(self, filling: _Filling, end_bytes: int) -> None:
+    def _make_durable(self, filling: _Filling, position: tuple[int, int]) -> None:
         """Sync, unless another thread's sync has covered it."""
         with filling.syncing:
-            if filling.synced_bytes >= end_bytes:
+            if filling.synced >= position:
                 return
             self._promise.check()
             with self._changed:
-                written_bytes = filling.file.end_bytes
+                written = filling.file.position
             self._promise.sync_bytes(filling.file.sync, filling.file.path.name)
-            filling.synced_bytes = written_bytes
+            filling.synced = written
 
     # -- out -------------------------------------------------------------------------------
 
@@ -227,14 +229,13 @@ class Intake:
     def _settle_all(self, filling: _Filling) -> None:
         with storage_errors(self._directory):
             with self._changed:
-                end_bytes = filling.file.end_bytes
-            self._make_durable(filling, end_bytes)
+                position = filling.file.position
+            self._make_durable(filling, position)
             for batch in _batches(filling.records):
                 self._settle([(it.digest, filling.file.read(it)) for it in batch])
             with self._changed:
                 filling.records.clear()
                 self._full = None
-                filling.synced_bytes = 0
                 filling.file.start_over()
                 spare, self._spare = self._spare, filling
                 self._changed.notify_all()

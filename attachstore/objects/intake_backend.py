@@ -24,7 +24,7 @@ from pathlib import Path
 from attachstore.attachment import BytesContent, Content, Spool
 from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import ObjectMissingError, UnavailableError
+from attachstore.errors import AttachstoreError, ObjectMissingError
 from attachstore.objects.backend import (
     Entry,
     EntryKind,
@@ -36,11 +36,12 @@ from attachstore.objects.file_object import place
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import Intake, IntakePolicy, Objects
 from attachstore.objects.other_intakes import OtherIntakes
-from attachstore.objects.verification import fingerprint
+from attachstore.objects.store import ObjectStore
 from attachstore.threads import CancelFlag
 
 DIRECTORY = "intake"
 _OBJECT_MODE = 0o444
+_FOUND_BY = "intake"
 _log = logging.getLogger("attachstore")
 
 
@@ -130,6 +131,11 @@ class IntakeBackend:
     def heal(
         self, digest: Digest, content: Content, judge: Judge, cancel: CancelFlag | None = None
     ) -> bool:
+        bad = self._taken_in(digest) if self.files.size(digest) is None else None
+        if bad is not None and judge(bad) is not None:
+            return self.files.publish(
+                digest, content, cancel
+            )  # found before the intake from now on
         return self.files.heal(digest, content, judge, cancel)
 
     def quarantine(self, digest: Digest, judge: Judge) -> bool:
@@ -217,8 +223,8 @@ class IntakeBackend:
         Where the medium refuses it stays where it is, and is found there.
         """
         try:
-            return self._others.replay(self._settle, self.files.keep_aside)
-        except UnavailableError as error:
+            return self._others.replay(self._settle, self._keep_aside)
+        except AttachstoreError as error:
             _log.warning("objects stay in %s for now: %s", self.files.root / DIRECTORY, error)
             return 0
 
@@ -236,29 +242,23 @@ class IntakeBackend:
             self.files.close()
 
     def _settle(self, objects: Objects) -> None:
-        """Give objects their files, durably. What has their names already is judged."""
-        for digest in self.files.publish_many(objects):
-            data = next(data for it, data in objects if it == digest)
-            while not self._is_settled(digest, data):
-                pass  # it has been quarantined, or its name taken away, since
+        """Give objects their files, durably. A name that is taken is judged, as by a commit."""
+        whole: dict[Digest, bytes] = {}
+        for digest, data in objects:
+            if Digest.of(data) == digest:
+                whole[digest] = data
+            else:  # must not keep the others from their files
+                self._keep_aside(digest, data)
+        for digest in self.files.publish_many([*whole.items()]):
+            content = BytesContent(whole[digest], digest)
+            ObjectStore(self.files).restore(content, found_by=_FOUND_BY)
 
-    def _is_settled(self, digest: Digest, data: bytes) -> bool:
-        def judge(stored: StoredObject) -> QuarantineNote | None:
-            found = fingerprint(stored)
-            if found.digest == digest:
-                return None
-            return QuarantineNote(
-                found_by="intake",
-                expected=str(digest),
-                actual=str(found.digest),
-                size_bytes=found.size_bytes,
-            )
-
-        try:
-            stored = self.files.open(digest)
-        except ObjectMissingError:
-            return self.files.publish(digest, BytesContent(data, digest))
-        with stored:
-            if judge(stored) is None:
-                return self.files.confirm(digest, stored)
-        return self.files.heal(digest, BytesContent(data, digest), judge)
+    def _keep_aside(self, digest: Digest, data: bytes) -> None:
+        note = QuarantineNote(
+            found_by=_FOUND_BY,
+            expected=str(digest),
+            actual=str(Digest.of(data)),
+            size_bytes=len(data),
+        )
+        self.files.keep_aside(digest, data, note)
+        _log.warning("the bytes of object %s have changed in the intake", digest)

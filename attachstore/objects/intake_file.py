@@ -1,11 +1,12 @@
 """IntakeFile: new objects one behind the other in a file that has its room already.
 
-    0    "attachstore-intake/1\n", generation, checksum; zeros up to 64
+    0    "attachstore-intake/1\n", generation, id, checksum; zeros up to 64
     64   record: "object\n\0", size, digest, checksum; then the bytes; then the next record
 
-A record counts if its header's checksum fits the file's generation and the record's place, and
-its bytes hash to its digest: nothing else is needed to tell what a crash left in the middle. The
-first header that does not fit is the end.
+A record counts if its header's checksum fits the file's id and generation and the record's place,
+and its bytes hash to its digest: nothing else is needed to tell what a crash left in the middle.
+The first header that does not fit is the end. The id is random: bytes that somebody attached, and
+that a later filling has cut in two, cannot hold a header that fits.
 
 Invariants
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 import secrets
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from attachstore.digest import CHECKSUM_BYTES, Digest, checksum
@@ -33,12 +34,13 @@ from attachstore.lock import FileLock
 
 SUFFIX = ".intake"
 _MAGIC = b"attachstore-intake/1\n"
-_HEAD = struct.Struct(f"<{len(_MAGIC)}sQ")
+_ID_BYTES = 16
+_HEAD = struct.Struct(f"<{len(_MAGIC)}sQ{_ID_BYTES}s")
 _HEAD_BYTES = 64
 _RECORD_MAGIC = b"object\n\0"
 _RECORD = struct.Struct("<8sQ32s")
 _RECORD_BYTES = _RECORD.size + CHECKSUM_BYTES
-_PLACE = struct.Struct("<QQ")
+_PLACE = struct.Struct(f"<{_ID_BYTES}sQQ")
 
 Read = Callable[[int, int], bytes]
 """Up to so many bytes from an offset."""
@@ -67,46 +69,59 @@ def fits(size_bytes: int, file_bytes: int) -> bool:
     return _HEAD_BYTES + room_for(size_bytes) <= file_bytes
 
 
-def generation_of(read: Read) -> int | None:
-    """Which filling of the file this is; None for a file whose front is not ours."""
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Whose file this is, and which filling of it."""
+
+    id: bytes
+    generation: int
+
+
+def front_of(read: Read) -> Front | None:
+    """What the file says of itself; None for a file whose front is not ours."""
     front = read(_HEAD_BYTES, 0)
     if len(front) < _HEAD.size + CHECKSUM_BYTES:
         return None
     head = front[: _HEAD.size]
-    magic, generation = _HEAD.unpack(head)
+    magic, generation, file_id = _HEAD.unpack(head)
     if magic != _MAGIC or front[_HEAD.size :][:CHECKSUM_BYTES] != checksum(head):
         return None
-    return generation
+    return Front(file_id, generation)
 
 
-def records(read: Read, generation: int, start_bytes: int = _HEAD_BYTES) -> Iterator[Record]:
-    """The records from `start_bytes` on, by their headers alone."""
-    at = start_bytes
+def records(read: Read) -> Iterator[Record]:
+    """The file's records, by their headers alone; none of a file that is not ours."""
+    front = front_of(read)
+    if front is None:
+        return
+    at = _HEAD_BYTES
     while True:
         header = read(_RECORD_BYTES, at)
         if len(header) < _RECORD_BYTES or not header.startswith(_RECORD_MAGIC):
             return
         fields = header[: _RECORD.size]
-        if header[_RECORD.size :] != _check(fields, generation, at):
+        if header[_RECORD.size :] != _check(fields, front, at):
             return
         _, size_bytes, digest = _RECORD.unpack(fields)
         yield Record(Digest(digest.hex()), at + _RECORD_BYTES, size_bytes)
         at += _RECORD_BYTES + size_bytes
 
 
-def _check(fields: bytes, generation: int, at: int) -> bytes:
-    return checksum(_PLACE.pack(generation, at), fields)
+def _check(fields: bytes, front: Front, at: int) -> bytes:
+    return checksum(_PLACE.pack(front.id, front.generation, at), fields)
 
 
 class IntakeFile:
     """One writer's file. Methods raise OSError; one thread at a time."""
 
-    def __init__(self, disk: Disk, lock: FileLock, descriptor: int, size_bytes: int) -> None:
+    def __init__(
+        self, disk: Disk, lock: FileLock, descriptor: int, size_bytes: int, front: Front
+    ) -> None:
         self.size_bytes = size_bytes
         self._disk = disk
         self._lock = lock
         self._descriptor: int | None = descriptor
-        self._generation = 0
+        self._front = front
         self._end_bytes = _HEAD_BYTES
 
     @classmethod
@@ -116,15 +131,16 @@ class IntakeFile:
             path = directory / f"{secrets.token_hex(16)}{SUFFIX}"
             descriptor = disk.create(path, 0o644)
             lock = FileLock(disk, path, descriptor)
+            front = Front(secrets.token_bytes(_ID_BYTES), 0)
             try:
                 disk.lock(descriptor, exclusive=True, wait=False)
-                write_all(disk, descriptor, _front(0), 0)
+                write_all(disk, descriptor, _written(front), 0)
                 for offset_bytes in range(_HEAD_BYTES, size_bytes, BLOCK_BYTES):
                     zeros = bytes(min(BLOCK_BYTES, size_bytes - offset_bytes))
                     write_all(disk, descriptor, zeros, offset_bytes)
                 disk.sync_directory(directory)
                 if leads_to(disk, path, descriptor):
-                    return cls(disk, lock, descriptor, size_bytes)
+                    return cls(disk, lock, descriptor, size_bytes, front)
                 lock.release()  # somebody took it for a dead writer's before it was locked
             except BlockingIOError:
                 lock.release()
@@ -142,9 +158,9 @@ class IntakeFile:
         return self._end_bytes == _HEAD_BYTES
 
     @property
-    def end_bytes(self) -> int:
-        """Where the next record begins."""
-        return self._end_bytes
+    def position(self) -> tuple[int, int]:
+        """Generation, and where the next record begins: only ever grows."""
+        return self._front.generation, self._end_bytes
 
     @property
     def room_bytes(self) -> int:
@@ -156,10 +172,10 @@ class IntakeFile:
         After an error the next record takes its place.
         """
         fields = _RECORD.pack(_RECORD_MAGIC, len(data), bytes.fromhex(digest.hex))
-        whole = b"".join((fields, _check(fields, self._generation, self._end_bytes), data))
+        whole = b"".join((fields, _check(fields, self._front, self._end_bytes), data))
         at = self._end_bytes
         if self.is_empty:  # what is at the front belongs to the generation before
-            whole, at = _front(self._generation) + whole, 0
+            whole, at = _written(self._front) + whole, 0
         write_all(self._disk, self._opened(), whole, at)
         record = Record(digest, self._end_bytes + _RECORD_BYTES, len(data))
         self._end_bytes = record.end_bytes
@@ -173,7 +189,7 @@ class IntakeFile:
 
     def start_over(self) -> None:
         """Forget the records: each lies under its own name, durably."""
-        self._generation += 1
+        self._front = replace(self._front, generation=self._front.generation + 1)
         self._end_bytes = _HEAD_BYTES
 
     def remove(self) -> None:
@@ -195,6 +211,6 @@ class IntakeFile:
         return self._descriptor
 
 
-def _front(generation: int) -> bytes:
-    head = _HEAD.pack(_MAGIC, generation)
+def _written(front: Front) -> bytes:
+    head = _HEAD.pack(_MAGIC, front.generation, front.id)
     return (head + checksum(head)).ljust(_HEAD_BYTES, b"\0")

@@ -160,12 +160,14 @@ class ObjectStore:
                     return
         raise self._unsettled(reference.digest)
 
-    def restore(self, content: Content, cancel: CancelFlag | None = None) -> CommitOutcome:
+    def restore(
+        self, content: Content, cancel: CancelFlag | None = None, *, found_by: str = "repair"
+    ) -> CommitOutcome:
         """Put bytes where their digest belongs, as `commit` does; nobody refers to them anew.
 
-        For repairs. Raises as `commit`.
+        `found_by` is for the note beside bad bytes that lay there. Raises as `commit`.
         """
-        return self._place(content, cancel, "repair")
+        return self._place(content, cancel, found_by)
 
     def _place(
         self, content: Content, cancel: CancelFlag | None, found_by: str = "commit"

@@ -18,6 +18,7 @@ from attachstore.digest import Digest
 from attachstore.disk import Disk, read_all
 from attachstore.errors import (
     AttachstoreError,
+    ObjectCorruptError,
     ObjectMissingError,
     StorageIOError,
     StorePoisonedError,
@@ -27,12 +28,13 @@ from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
-from attachstore.objects.intake_file import IntakeFile, generation_of, records
+from attachstore.objects.intake_file import IntakeFile, fits, front_of, records
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from attachstore.threads import CancelFlag
 from tests.descriptors import open_descriptors
 from tests.faults import Effect, FailingDisk, RecordingDisk, failing_disks
 from tests.objects.samples import (
+    ALWAYS,
     DATA,
     DIGEST,
     abandon,
@@ -131,13 +133,15 @@ def test_large_objects_get_their_files_at_once(root: Path) -> None:
 
 
 def test_an_object_that_no_intake_file_could_hold_gets_its_file_at_once(root: Path) -> None:
+    file_bytes = ALWAYS.file_bytes
+    assert fits(file_bytes - 128, file_bytes)
+    assert not fits(file_bytes - 127, file_bytes)
     with opened(root) as store:
-        large = bytes(65_000)
-        for data in (DATA, bytes(65_536 - 128), large + b"1"):
-            store.commit(attachment(data))
-        assert not object_path(root, bytes(65_536 - 128)).exists(), "it just fits"
-        store.commit(attachment(bytes(65_536 - 127)))
-        assert object_path(root, bytes(65_536 - 127)).exists()
+        store.commit(attachment())
+        large = bytes(file_bytes - 127)
+        store.commit(attachment(large))
+        assert object_path(root, large).exists()
+        assert store.read(reference()) == DATA
 
 
 def test_an_object_that_finds_no_room_gets_its_file_at_once(root: Path) -> None:
@@ -409,10 +413,77 @@ def test_what_an_earlier_filling_has_left_is_not_read_as_part_of_the_later(root:
     def read(size_bytes: int, offset_bytes: int) -> bytes:
         return read_all(disk, descriptor, size_bytes, offset_bytes)
 
-    assert generation_of(read) == 1
-    assert [it.digest for it in records(read, 1)] == [Digest.of(earlier[0])]
+    front = front_of(read)
+    assert front is not None
+    assert front.generation == 1
+    assert [it.digest for it in records(read)] == [Digest.of(earlier[0])]
     disk.close(descriptor)
     file.remove()
+
+
+def test_a_thread_that_is_late_by_a_filling_does_not_vouch_for_the_next(root: Path) -> None:
+    """It syncs what it meant to sync, while the file is emptied and filled again."""
+    with opened(root) as store:
+        store.commit(attachment(OTHER))
+        own = cast("Any", store.backend)._own
+        (late,) = own._fillings()
+        position = late.file.position
+        late.synced = (0, 0)
+        sync = late.file.sync
+
+        def slow() -> None:
+            sync()  # what comes now is not in it
+            late.file.start_over()
+            late.file.append(DIGEST, DATA)
+
+        late.file.sync = slow
+        own._make_durable(late, position)
+        assert late.synced < late.file.position, "the new record was never synced"
+        late.file.sync = sync
+        late.records.clear()
+
+
+def test_rot_in_the_intake_is_mended_by_attaching_again_and_stops_nobody(root: Path) -> None:
+    with opened(root) as store:
+        for data in (DATA, OTHER):
+            store.commit(attachment(data))
+        (path,) = intake_files(root)
+        path.write_bytes(path.read_bytes().replace(DATA, b"W" + DATA[1:], 1))
+        with pytest.raises(ObjectCorruptError):
+            store.read(reference())
+        assert store.commit(attachment()).outcome is CommitOutcome.HEALED
+        assert store.read(reference()) == DATA
+    assert open_store(root).read(reference(OTHER)) == OTHER
+    kept = [it for it in (root / "quarantine").iterdir() if it.suffix != ".json"]
+    assert [it.read_bytes() for it in kept] == [b"W" + DATA[1:]]
+
+
+def test_a_store_opens_whatever_keeps_a_dead_intake_from_its_files(root: Path) -> None:
+    store = open_intake_store(root)
+    for data in (DATA, OTHER):
+        store.commit(attachment(data))
+    abandon(store)
+    shard = object_path(root).parent
+    shard.rmdir()
+    shard.write_bytes(b"a file where a directory belongs")
+
+    with opened(root, intake=False) as next_store:
+        assert len(intake_files(root)) == 1
+        assert next_store.read(reference(OTHER)) == OTHER
+
+
+def test_others_find_a_record_in_the_place_of_one_that_failed(root: Path) -> None:
+    """They may have seen the header of the one that failed."""
+    disk = FailingDisk(methods={"write"}, effect="half")
+    with opened(root, disk) as writer, opened(root, intake=False) as other:
+        writer.commit(attachment(OTHER))
+        disk.fail_at = disk.calls + 1
+        with pytest.raises(StorageIOError):
+            writer.commit(attachment(OTHER * 9))
+        assert other.size(Digest.of(OTHER * 9)) is None
+        for data in (DATA, b"next"):
+            writer.commit(attachment(data))
+            assert other.read(reference(data)) == data
 
 
 @pytest.mark.parametrize(
