@@ -21,3 +21,11 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="attachstore-", dir=_MEMORY))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def world(memory_path: Path) -> Path:
+    """The disk that loses power."""
+    world = memory_path / "world"
+    world.mkdir()
+    return world

@@ -1,13 +1,12 @@
 """Power is cut while objects are in the intake, on their way out of it, or being replayed.
 
-The work of an intake on the disks and with the gate of test_power_loss.py: every state that a cut
+The work of an intake on the disks and with the gate of power_cuts.py: every state that a cut
 may leave keeps what was acknowledged, and no sync can be left out.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +18,12 @@ from attachstore.disk import Disk
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import CommitOutcome, ObjectStore
-from tests.faults import PowerLossDisk
+from tests.objects.power_cuts import (
+    Acknowledge,
+    Work,
+    check_every_cut,
+    check_every_sync_is_needed,
+)
 from tests.objects.samples import (
     abandon,
     attachment,
@@ -31,7 +35,6 @@ from tests.objects.samples import (
     open_store,
     reference,
 )
-from tests.objects.test_power_loss import Acknowledge, ForgetfulDisk, Work
 
 REPLAYED = "replayed"
 MANY = [bytes([number]) * size for number, size in enumerate((17, 5_000, 300, 9_000))]
@@ -155,54 +158,14 @@ WORK = {
 }
 
 
-@pytest.fixture
-def world(memory_path: Path) -> Path:
-    """The disk that loses power."""
-    world = memory_path / "world"
-    world.mkdir()
-    return world
-
-
 @pytest.mark.parametrize("name", WORK)
 def test_power_loss_at_any_call_costs_nothing_acknowledged(
     world: Path, memory_path: Path, name: str
 ) -> None:
-    work = WORK[name]
-    work.prepare(world)
-    disk = PowerLossDisk(world)
-
-    work.run(world, disk, disk.acknowledge)
-
-    states = 0
-    for state, acknowledged in disk.crash_moments(memory_path, limit=12):
-        work.check(state, acknowledged)
-        states += 1
-    assert states > 1
+    check_every_cut(WORK[name], world, memory_path, limit=12)
 
 
 # Half of the syncs of "vouch" are those of a process that acknowledges nothing.
 @pytest.mark.parametrize("name", [name for name in WORK if name != "vouch"])
 def test_every_single_sync_is_needed(world: Path, memory_path: Path, name: str) -> None:
-    """Leave one out, and some state must break a promise."""
-    work = WORK[name]
-    for leave_out in range(1, 40):
-        for path in world.iterdir():
-            shutil.rmtree(path)
-        work.prepare(world)
-        power = PowerLossDisk(world)
-        disk = ForgetfulDisk(power, leave_out)
-        work.run(world, disk, power.acknowledge)
-        if disk.left_out is None:
-            assert leave_out > 1
-            return
-        assert breaks(work, power, memory_path), f"nobody misses {disk.left_out}"
-
-
-def breaks(work: Work, power: PowerLossDisk, memory_path: Path) -> bool:
-    """At any moment: a later sync of the same file makes up for one that was left out."""
-    try:
-        for state, acknowledged in power.crash_moments(memory_path, limit=40):
-            work.check(state, acknowledged)
-    except Exception:  # noqa: BLE001 - whatever shows it
-        return True
-    return False
+    check_every_sync_is_needed(WORK[name], world, memory_path)

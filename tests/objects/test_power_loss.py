@@ -8,9 +8,6 @@ needed and the instrument to see it.
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,13 @@ from attachstore.disk import Disk
 from attachstore.errors import ObjectMissingError
 from attachstore.objects.inventory import SHARDS
 from attachstore.objects.store import CommitOutcome, ObjectStore
-from tests.faults import SYNCS, InterceptedDisk, PowerLossDisk
+from tests.faults import InterceptedDisk
+from tests.objects.power_cuts import (
+    Acknowledge,
+    Work,
+    check_every_cut,
+    check_every_sync_is_needed,
+)
 from tests.objects.samples import (
     DATA,
     DIGEST,
@@ -38,17 +41,6 @@ from tests.objects.samples import (
 
 BAD = b"rotten"
 BIG = bytes(range(256)) * 64  # four blocks of the model's disk
-
-Acknowledge = Callable[[Any], None]
-
-
-@dataclass(frozen=True)
-class Work:
-    """`prepare` is durable when `run` begins; `check` looks at what a cut has left."""
-
-    prepare: Callable[[Path], None]
-    run: Callable[[Path, Disk, Acknowledge], None]
-    check: Callable[[Path, list[Any]], None]
 
 
 def nothing(world: Path) -> None:
@@ -249,73 +241,16 @@ WORK = {
 }
 
 
-@pytest.fixture
-def world(memory_path: Path) -> Path:
-    """The disk that loses power."""
-    world = memory_path / "world"
-    world.mkdir()
-    return world
-
-
 @pytest.mark.parametrize("name", WORK)
 def test_power_loss_at_any_call_costs_nothing_acknowledged(
     world: Path, memory_path: Path, name: str
 ) -> None:
-    work = WORK[name]
-    work.prepare(world)
-    disk = PowerLossDisk(world)
     # 260 directories take their time to build, and making them is 260 times the same.
     limit, step = (3, 29) if name == "create" else (40, 1)
-
-    work.run(world, disk, disk.acknowledge)
-
-    states = 0
-    for state, acknowledged in disk.crash_moments(memory_path, limit=limit, step=step):
-        work.check(state, acknowledged)
-        states += 1
-    assert states > 1
-
-
-class ForgetfulDisk(InterceptedDisk):
-    """Leaves out the n-th sync that has something to do."""
-
-    def __init__(self, disk: PowerLossDisk, leave_out: int) -> None:
-        super().__init__(disk)
-        self._has_pending = disk.has_pending
-        self._leave_out = leave_out
-        self._syncs = 0
-        self.left_out: str | None = None
-
-    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
-        if method in SYNCS and self._has_pending(arguments[0]):
-            self._syncs += 1
-            if self._syncs == self._leave_out:
-                self.left_out = f"{method} {arguments[0]}"
-                return None
-        return call()
+    check_every_cut(WORK[name], world, memory_path, limit=limit, step=step)
 
 
 @pytest.mark.parametrize("name", WORK)
 def test_every_single_sync_is_needed(world: Path, memory_path: Path, name: str) -> None:
-    """Leave one out, and some state after the work must break a promise."""
-    work = WORK[name]
-    for leave_out in range(1, 20):
-        for path in world.iterdir():
-            shutil.rmtree(path)
-        work.prepare(world)
-        power = PowerLossDisk(world)
-        disk = ForgetfulDisk(power, leave_out)
-        work.run(world, disk, power.acknowledge)
-        if disk.left_out is None:
-            assert leave_out > 1
-            return
-        assert _breaks(work, power, memory_path), f"nobody misses {disk.left_out}"
-
-
-def _breaks(work: Work, power: PowerLossDisk, memory_path: Path) -> bool:
-    try:
-        for state in power.crash_states(memory_path, limit=60):
-            work.check(state, power.acknowledged)
-    except Exception:  # noqa: BLE001 - whatever shows it
-        return True
-    return False
+    syncs_max = 19 if name == "create" else None
+    check_every_sync_is_needed(WORK[name], world, memory_path, syncs_max=syncs_max)
