@@ -158,36 +158,45 @@ def test_an_object_that_finds_no_room_gets_its_file_at_once(root: Path) -> None:
 
 
 def test_threads_that_put_at_the_same_time_share_a_sync(root: Path) -> None:
-    """32 of them; each has its answer only after a sync that began after its write."""
-    holding = threading.Event()
+    """Each has its answer only after a sync that began after its write: one more does for all."""
+    datas = [bytes([number]) * 100 for number in range(32)]
+    written = threading.Semaphore(0)
 
-    class Slow(RecordingDisk):
+    class Waiting(RecordingDisk):
+        """The first sync takes until everybody has written."""
+
+        is_first = False
+
+        def write(self, descriptor: int, data: bytes | memoryview, offset_bytes: int) -> int:
+            try:
+                return super().write(descriptor, data, offset_bytes)
+            finally:
+                written.release()
+
         def sync_data(self, descriptor: int) -> None:
-            if threading.active_count() > 20 and not holding.is_set():
-                holding.set()
-                time.sleep(0.2)  # long enough for all others to write
             super().sync_data(descriptor)
+            if self.is_first:
+                self.is_first = False
+                for _ in datas:
+                    assert written.acquire(timeout=100)
 
-    disk = Slow(root, methods={"sync_data", "write"})
+    disk = Waiting(root, methods={"sync_data", "write"})
     policy = IntakePolicy(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=1 << 20)
     with opened(root, disk, intake=policy) as store:
         store.commit(attachment(OTHER))
+        written = threading.Semaphore(0)
         disk.trace.clear()
-        datas = [bytes([number]) * 100 for number in range(32)]
-        barrier = threading.Barrier(len(datas))
-
-        def put(data: bytes) -> None:
-            barrier.wait()
-            store.commit(attachment(data))
-
-        threads = [threading.Thread(target=put, args=(data,)) for data in datas]
+        disk.is_first = True
+        threads = [
+            threading.Thread(target=store.commit, args=(attachment(data),)) for data in datas
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         calls = [call for call, _ in disk.trace]
-        assert calls.count("write") == 32
-        assert calls.count("sync_data") < 32
+        assert calls.count("write") == len(datas)
+        assert calls.count("sync_data") == 2
         assert all(store.read(reference(data)) == data for data in datas)
 
 
