@@ -111,6 +111,23 @@ class Server:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
+    def undisturbed(self, workload: str) -> dict[str, Any]:
+        """The answer to recording a workload, which must satisfy the oracle by itself."""
+        reply = self.ask(record=workload)
+        assert reply["violations"] == [], f"{workload} undisturbed: {reply['violations']}"
+        return reply
+
+    def until_landed(self, tries: int, **request: Any) -> dict[str, Any] | None:
+        """The answer to the first run in which the disturbance landed; None if none did.
+
+        Which way a workload takes depends on threads and clocks a little.
+        """
+        for _ in range(tries):
+            reply = self.ask(**request)
+            if reply["landed"]:
+                return reply
+        return None
+
     def close(self) -> None:
         self._process.communicate()
 

@@ -108,25 +108,23 @@ class Shimmed:
 
     def calls(self, workload: str) -> list[str]:
         """The calls of a workload that nothing disturbs; it must satisfy the oracle."""
-        reply = self._server.ask(record=workload)
-        assert reply["violations"] == [], f"{workload} undisturbed: {reply['violations']}"
-        return reply["calls"]
+        return self._server.undisturbed(workload)["calls"]
 
     def run(self, job: Job) -> list[str] | None:
         """The violations; None if the fault did not land."""
         fault = job.fault
-        for _ in range(TRIES):
-            reply = self._server.ask(
-                workload=job.workload,
-                at=job.at,
-                kind=fault.kind,
-                error=fault.error,
-                persists=fault.persists,
-                keep_going=job.keep_going,
-            )
-            if reply["landed"]:
-                return [f"{job}: {violation}" for violation in reply["violations"]]
-        return None
+        reply = self._server.until_landed(
+            TRIES,
+            workload=job.workload,
+            at=job.at,
+            kind=fault.kind,
+            error=fault.error,
+            persists=fault.persists,
+            keep_going=job.keep_going,
+        )
+        if reply is None:
+            return None
+        return [f"{job}: {violation}" for violation in reply["violations"]]
 
 
 def reason_not_to_run() -> str:

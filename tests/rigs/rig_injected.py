@@ -68,24 +68,22 @@ class Traced:
 
     def points(self, workload: str) -> list[tuple[str, int, str]]:
         """Where something can be injected; undisturbed, the workload must satisfy the oracle."""
-        reply = self._server.ask(record=workload)
-        assert reply["violations"] == [], f"{workload} undisturbed: {reply['violations']}"
-        return reply["points"]
+        return self._server.undisturbed(workload)["points"]
 
     def run(self, job: Injection) -> list[str] | None:
         """The violations; None if the injection did not land."""
-        for _ in range(TRIES):
-            reply = self._server.ask(
-                workload=job.workload,
-                call=job.call,
-                number=job.number,
-                inject=job.inject,
-                persists=job.persists,
-                keep_going=job.keep_going,
-            )
-            if reply["landed"]:
-                return [f"{job}: {violation}" for violation in reply["violations"]]
-        return None
+        reply = self._server.until_landed(
+            TRIES,
+            workload=job.workload,
+            call=job.call,
+            number=job.number,
+            inject=job.inject,
+            persists=job.persists,
+            keep_going=job.keep_going,
+        )
+        if reply is None:
+            return None
+        return [f"{job}: {violation}" for violation in reply["violations"]]
 
 
 @cache

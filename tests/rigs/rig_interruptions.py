@@ -70,13 +70,12 @@ class Interpreter:
         return self._server.ask(count=workload, kind=kind)["points"]
 
     def run(self, job: Point) -> Outcome:
-        """Which way a workload takes depends on the clock a little: some points are missed."""
-        for _ in range(TRIES):
-            reply = self._server.ask(workload=job.workload, kind=job.kind, **dict(job.where))
-            if reply["landed"]:
-                violations = [f"{job}: {violation}" for violation in reply["violations"]]
-                return Outcome(violations, reply["left"])
-        return Outcome([], reached=False)
+        reply = self._server.until_landed(
+            TRIES, workload=job.workload, kind=job.kind, **dict(job.where)
+        )
+        if reply is None:
+            return Outcome([], reached=False)
+        return Outcome([f"{job}: {violation}" for violation in reply["violations"]], reply["left"])
 
 
 def points_of(interpreter: Interpreter, kind: str, workloads: Iterable[str]) -> list[Point]:
