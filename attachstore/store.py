@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from attachstore import layout
 from attachstore.admission import AdmissionPolicy
@@ -30,19 +30,13 @@ from attachstore.closing import Closing
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
 from attachstore.errors import StorageReadOnlyError
-from attachstore.integrity.decoding import DeepCheck
-from attachstore.integrity.progress import Progress
-from attachstore.integrity.report import ScanReport
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
 from attachstore.opening import Opening, local_path, read_or_make
-from attachstore.readback import Readback
 from attachstore.reference import Reference
-from attachstore.replay import ExportReport, PageReport, Step
-from attachstore.scanning import Scanner, ScanRequest
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
 from attachstore.sessions.sessions import EmitPolicy, Sessions
@@ -50,6 +44,12 @@ from attachstore.status import ObjectStatus, Use, status, uses
 from attachstore.streams import BYTES_LIKE, AttachmentStream, Offer, Source, StreamSource, gather
 from attachstore.supply import Supply
 from attachstore.threads import THREADS_MAX, Worker
+
+if TYPE_CHECKING:
+    from attachstore.integrity.progress import Progress
+    from attachstore.integrity.report import ScanReport
+    from attachstore.readback import Readback
+    from attachstore.replay import ExportReport, PageReport, Step
 
 
 class Store:
@@ -80,16 +80,13 @@ class Store:
         self.objects = ObjectStore(self._backend)
         self._confirmer = ReferenceConfirmer(self.objects)
         self._pool = None if decode_in_process else ProcessPool()
-        decoders = self._pool or IN_PROCESS
-        self._attacher = Attacher(self.objects, disk, policy, decoders)
+        self._attacher = Attacher(self.objects, disk, policy, self._pool or IN_PROCESS)
         medium = JsonlMedium(root, disk)  # until the store's own is known
         self.logs = SessionLogs(medium, self._confirmer.confirm, event_bytes_max=event_bytes_max)
         self.logs.read_only = self.read_only
         self.sessions = Sessions(self.logs, self._worker, self.put)
         self.sessions.supply = Supply(self.objects, self._confirmer)
         self._closing = Closing(self.sessions, self.objects, self._worker, self._pool)
-        deep = DeepCheck(policy, decoders)
-        self._scanner = Scanner(root, self.objects, self.logs, disk, deep)
         self.marker: layout.Marker | None = None
         """What attachstore.json says; set once the store is open."""
 
@@ -119,8 +116,7 @@ class Store:
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
         `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite",
-        `emit` how emitted events wait to be written. With `intake`, many small objects are durable
-        sooner, and get files of their own a moment later (docs/explanation/intake.md).
+        `emit` how emitted events wait, `intake` whether small objects wait for their files.
 
         Pictures and documents are decoded in worker processes, which start with the first one
         and end with the store: a decoder that crashes costs one attachment. `decode_in_process`
@@ -156,8 +152,7 @@ class Store:
         return Opening(start, store.close)
 
     async def drain(self) -> int:
-        """Give every object a file of its own, and remove temporary files whose writers are
-        provably gone; returns how many."""
+        """Give every object its file; remove temporary files of the dead, and say how many."""
         await self._worker.finish(self._backend.drain)
         return await self._worker.finish(self.objects.sweep)
 
@@ -320,6 +315,8 @@ class Store:
 
     def readback(self, session_id: str, *, at: int | None = None) -> Readback:
         """A session to be replayed, exported and drawn, each attachment verified once for all."""
+        from attachstore.readback import Readback  # noqa: PLC0415 - most programs only write
+
         return Readback(self._worker, self.logs, self.objects, session_id, at)
 
     def replay(
@@ -383,6 +380,9 @@ class Store:
             InvalidConfigurationError: `resume` is of another store or of other options.
             StoreMissingError: no store is at `repair_from`.
         """
+        from attachstore.integrity.decoding import DeepCheck  # noqa: PLC0415 - as readback
+        from attachstore.scanning import Scanner, ScanRequest  # noqa: PLC0415
+
         request = ScanRequest(
             subset=subset,
             deep=deep,
@@ -395,4 +395,6 @@ class Store:
         if request.changes_the_store:
             self._check_writable()
         store_id = self.marker.id if self.marker else ""
-        return await self._worker.run(self._scanner.scan, request, store_id)
+        check = DeepCheck(self.policy, self._pool or IN_PROCESS)
+        scanner = Scanner(self.root, self.objects, self.logs, self._disk, check)
+        return await self._worker.run(scanner.scan, request, store_id)

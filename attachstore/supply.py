@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from attachstore.attach import ReferenceConfirmer
 from attachstore.errors import DanglingReferenceError, ObjectCorruptError
-from attachstore.integrity.mending import Mender
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.threads import CancelFlag
@@ -29,6 +28,8 @@ class Supply:
 
         Raises ObjectMissingError, ObjectCorruptError, HeaderMismatchError.
         """
+        from attachstore.integrity.mending import Mender  # noqa: PLC0415 - forks across are rare
+
         try:
             self._confirmer.confirm(reference)
         except (DanglingReferenceError, ObjectCorruptError):

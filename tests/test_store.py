@@ -538,10 +538,14 @@ async def test_a_missing_source_is_named(store: Store, tmp_path: Path) -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    """An agent that never attaches a picture should not pay for Pillow."""
+    """An agent that never attaches a picture should not pay for Pillow, nor for what scans."""
+    heavy = (
+        *("PIL", "magic", "pikepdf", "rich", "click", "jinja2", "sqlite3"),
+        *("attachstore.integrity", "attachstore.replay", "attachstore.conversion"),
+    )
     code = (
         "import sys, attachstore; attachstore.Store; "
-        "print([m for m in ('PIL', 'magic', 'pikepdf', 'rich', 'click') if m in sys.modules])"
+        f"print([m for m in {heavy} if m in sys.modules])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
