@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.objects.samples import make_store
+
 _MEMORY = Path("/dev/shm")
 
 
@@ -21,6 +23,14 @@ def memory_path(tmp_path: Path) -> Iterator[Path]:
     directory = Path(tempfile.mkdtemp(prefix="attachstore-", dir=_MEMORY))
     yield directory
     shutil.rmtree(directory)
+
+
+@pytest.fixture
+def root(memory_path: Path) -> Path:
+    """Where an empty store is."""
+    root = memory_path / "store"
+    make_store(root)
+    return root
 
 
 @pytest.fixture

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +16,6 @@ import pytest
 from attachstore.digest import Digest
 from attachstore.disk import Disk, read_all
 from attachstore.errors import (
-    AttachstoreError,
     ObjectCorruptError,
     ObjectMissingError,
     StorageIOError,
@@ -30,9 +28,9 @@ from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.intake_file import IntakeFile, fits, front_of, records
 from attachstore.objects.store import CommitOutcome, ObjectStore
-from attachstore.threads import CancelFlag
 from tests.descriptors import open_descriptors
 from tests.faults import Effect, FailingDisk, RecordingDisk, failing_disks
+from tests.objects.intakes import NEVER_S, backend_of, intake_files, opened
 from tests.objects.samples import (
     ALWAYS,
     DATA,
@@ -48,32 +46,7 @@ from tests.objects.samples import (
     reference,
 )
 
-NEVER_S = float("inf")
 OTHER = b"other bytes" * 100
-
-
-@pytest.fixture
-def root(memory_path: Path) -> Path:
-    root = memory_path / "store"
-    make_store(root)
-    return root
-
-
-@contextlib.contextmanager
-def opened(root: Path, disk: Disk | None = None, **options: Any) -> Generator[ObjectStore]:
-    store = open_intake_store(root, disk, **options)
-    try:
-        yield store
-    finally:
-        store.close()
-
-
-def backend_of(store: ObjectStore) -> IntakeBackend:
-    return cast("IntakeBackend", store.backend)
-
-
-def intake_files(root: Path) -> list[Path]:
-    return sorted((root / "intake").glob("*.intake"))
 
 
 # -- what is acknowledged, and when --------------------------------------------------------------
@@ -148,9 +121,12 @@ def test_an_object_that_finds_no_room_gets_its_file_at_once(root: Path) -> None:
     """The caller waits for the disk, as it has to without an intake, and not for our threads."""
     with opened(root) as store:
         datas = [bytes([number]) * 20_000 for number in range(8)]
-        for data in datas:
-            store.commit(attachment(data))
-        in_files = [data for data in datas if object_path(root, data).exists()]
+        own = backend_of(store)._own
+        assert own is not None
+        with own._draining:  # as long as our threads are not done
+            for data in datas:
+                store.commit(attachment(data))
+            in_files = [data for data in datas if object_path(root, data).exists()]
         assert len(in_files) == 2, "two files of 64 KiB take three of them each"
         backend_of(store).drain()
         assert all(store.read(reference(data)) == data for data in datas)
@@ -532,89 +508,3 @@ def test_a_foreign_name_beside_the_intakes_is_listed_as_such(root: Path) -> None
         found = {it.path: it.kind for it in store.entries()}
     assert found["intake/notes.txt"] is EntryKind.FOREIGN
     assert EntryKind.IRREGULAR not in found.values()
-
-
-# -- seen from elsewhere -------------------------------------------------------------------------
-
-
-def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
-    with opened(root) as writer, opened(root, intake=False) as other:
-        promised = writer.commit(attachment()).reference
-        assert not object_path(root).exists()
-        assert other.read(promised) == DATA
-        assert other.size(DIGEST) == len(DATA)
-        assert [*other.digests()] == [DIGEST]
-        assert other.resolve(DIGEST.hex[:8]) == DIGEST
-        (entry,) = [it for it in other.entries() if it.kind is EntryKind.OBJECT]
-        assert (entry.digest, entry.size_bytes) == (DIGEST, len(DATA))
-        assert entry.path.startswith("intake/")
-        assert other.verify(DIGEST).error is None
-        assert other.differences(promised) == ()
-
-
-def test_whoever_vouches_for_another_handles_object_makes_a_file_of_it(root: Path) -> None:
-    with opened(root) as writer, opened(root, intake=False) as other:
-        promised = writer.commit(attachment()).reference
-        other.confirm(promised)
-        assert object_path(root).exists()
-
-
-def test_objects_are_listed_once_and_in_order_wherever_they_are(root: Path) -> None:
-    datas = [bytes([number]) for number in range(40)]
-    with opened(root) as writer, opened(root, intake=False) as other:
-        for data in datas:
-            writer.commit(attachment(data))
-        for data in datas[::3]:
-            other.commit(attachment(data))
-        digests = [*other.digests()]
-        listed = [it.digest for it in other.entries() if it.kind is EntryKind.OBJECT]
-    assert digests == sorted({Digest.of(data) for data in datas})
-    assert listed == digests
-
-
-def test_read_only_reads_a_dead_processes_intake_where_it_is(root: Path) -> None:
-    store = open_intake_store(root)
-    store.commit(attachment())
-    abandon(store)
-    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    reader = ObjectStore(IntakeBackend(FilesystemBackend(root, Disk()), Disk(), intake=False))
-
-    assert reader.read(reference()) == DATA
-    assert [*reader.digests()] == [DIGEST]
-    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
-
-
-def test_a_live_intake_is_not_replayed(root: Path) -> None:
-    with opened(root) as writer:
-        writer.commit(attachment())
-        with opened(root, intake=False) as other:
-            assert backend_of(other).replay() == 0
-        assert len(intake_files(root)) == 1
-
-
-def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path) -> None:
-    """The last look at the file's name is for this."""
-    datas = [bytes([number]) * 3_000 for number in range(200)]
-    acknowledged: list[bytes] = []
-    wrong: list[object] = []
-    policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.001, file_bytes=16 << 10)
-    with opened(root, intake=policy) as writer, opened(root, intake=False) as other:
-        done = threading.Event()
-
-        def read() -> None:
-            while not done.is_set():
-                for data in acknowledged[-20:]:
-                    for store in (writer, other):
-                        try:
-                            assert store.read(reference(data)) == data
-                        except (AttachstoreError, AssertionError) as error:
-                            wrong.append(error)
-
-        reader = threading.Thread(target=read)
-        reader.start()
-        for data in datas:
-            writer.commit(attachment(data), CancelFlag())
-            acknowledged.append(data)
-        done.set()
-        reader.join()
-    assert wrong == []

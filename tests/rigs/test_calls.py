@@ -27,10 +27,12 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_failing_call_breaks_a_promise(part: int) -> None:
     """In parts, so that two processors share them."""
-    figures = rig_calls.run(Scale(ci=True), tuple(ALL_WORKLOADS)[part::PARTS])
+    names = tuple(ALL_WORKLOADS)[part::PARTS]
+    figures = rig_calls.run(Scale(ci=True), names)
 
     assert figures.violations == []
-    assert figures.counted >= (rig_calls.CI_RUNS // PARTS - PARTS) * 0.8
+    wanted = rig_calls.CI_RUNS * len(names) // len(ALL_WORKLOADS)
+    assert figures.counted >= wanted * 0.98, "faults that did not land are not counted"
     assert {fault.name for fault in FAULTS} == figures.details.keys()
 
 
