@@ -8,8 +8,8 @@ anything is written behind it, and a frame's end before the next frame begins. H
  (1) every acknowledged line of a loose end comes out of its blocks up to the first that does not
      unpack, and follows by its chain from the line before it;
  (2) what lies behind those lines is *torn* if it is cut within a block or a line, or holds a run
-     of NULs that begins or ends with a 512-byte sector or ends with the file, and no frame
-     begins behind it;
+     of NULs that begins or ends with a 512-byte sector or ends with the file, or begins with
+     NULs up to the end of a sector, and no frame begins behind it;
  (3) anything else is *damage*: somebody changed what was written, and it is not for us to say
      what of it was acknowledged.
 """
@@ -121,6 +121,9 @@ def _is_torn(read: Read, start: int, size_bytes: int, frame_start: int) -> bool:
     if any(_is_unwritten(*run, size_bytes) for run in _nul_runs(read, start, size_bytes)):
         return True
     if len(head) <= len(MAGIC):
+        return True
+    nuls = len(head) - len(head.lstrip(b"\0"))
+    if nuls and (frame_start + nuls) % SECTOR_BYTES == 0:  # fewer than a run, but of its magic
         return True
     if start == frame_start:
         start += zstd_frames.header_bytes(head)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -126,29 +126,64 @@ def _combinations(versions: Sequence[int], selection: Selection) -> Iterator[tup
 
 
 def _selected(versions: Sequence[int], selection: Selection) -> Iterator[tuple[int, ...]]:
+    """All lost, all kept; then those with one choice that differs, with two, and any."""
     chance = random.Random(selection.seed)
     lost = [0] * len(versions)
     kept = [many - 1 for many in versions]
-    orders: list[list[tuple[int, ...]]] = [[tuple(lost), tuple(kept)], [], []]
-    for position, many in enumerate(versions):
-        for ground, value in itertools.product((lost, kept), range(many)):
-            if ground[position] != value:
-                orders[1].append((*ground[:position], value, *ground[position + 1 :]))
-    positions = list(itertools.combinations(range(len(versions)), 2))
-    for first, second in chance.sample(positions, min(len(positions), _PAIRS_MAX)):
-        for ground, other in ((lost, kept), (kept, lost)):
-            pair = list(ground)
-            pair[first], pair[second] = other[first], other[second]
-            orders[2].append(tuple(pair))
     given = 0
-    for order in orders:
+    for differing in (_none_differs, _one_differs, _two_differ):
+        if given == selection.cap:
+            return
+        order = [
+            (ground, changes)
+            for ground, other in ((lost, kept), (kept, lost))
+            for changes in differing(versions, ground, other, chance)
+        ]
         if given + len(order) > selection.cap:
             chance.shuffle(order)
-        for combination in itertools.islice(order, selection.cap - given):
+        for ground, changes in itertools.islice(order, selection.cap - given):
             given += 1
-            yield combination
+            combination = list(ground)
+            for position, value in changes:
+                combination[position] = value
+            yield tuple(combination)
     for _ in range(selection.cap - given):
         yield tuple(chance.randrange(many) for many in versions)
+
+
+_Changes: TypeAlias = "Iterable[tuple[tuple[int, int], ...]]"
+"""Positions and their values, in place of those of the ground."""
+
+
+def _none_differs(
+    versions: Sequence[int], ground: Sequence[int], other: Sequence[int], chance: random.Random
+) -> _Changes:
+    del versions, ground, other, chance
+    return [()]
+
+
+def _one_differs(
+    versions: Sequence[int], ground: Sequence[int], other: Sequence[int], chance: random.Random
+) -> _Changes:
+    del other, chance
+    for position, many in enumerate(versions):
+        for value in range(many):
+            if ground[position] != value:
+                yield ((position, value),)
+
+
+def _two_differ(
+    versions: Sequence[int], ground: Sequence[int], other: Sequence[int], chance: random.Random
+) -> _Changes:
+    del ground
+    positions = range(len(versions))
+    pairs = len(positions) * (len(positions) - 1) // 2
+    if pairs <= _PAIRS_MAX:
+        chosen = [*itertools.combinations(positions, 2)]
+    else:
+        chosen = [(*sorted(chance.sample(positions, 2)),) for _ in range(_PAIRS_MAX)]
+    for first, second in chosen:
+        yield (first, other[first]), (second, other[second])
 
 
 # A tie's end: the position of its choice and the version from which on it has happened; True if

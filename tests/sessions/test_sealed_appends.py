@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import random
+import string
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +62,13 @@ def loaded(place: SealedPlace) -> list[Any]:
     assert unpacked(place.sealed_path("s-1").read_bytes()).count(b"\n") == len(content) + 2
     assert content_of(SessionLogs(place.medium(), confirm), "s-1") == [*content, "more"]
     return content
+
+
+def appended(place: SealedPlace, data: str) -> None:
+    """By a writer of its own, so that the frame ends."""
+    logs = SessionLogs(place.medium(), confirm)
+    logs.load("s-1").append("message", data)
+    logs.close()
 
 
 # -- what is written ---------------------------------------------------------------------------
@@ -266,6 +275,32 @@ def test_sectors_that_a_frames_end_lost_cost_nothing(place: SealedPlace, shift: 
     for state in torn_states(before, path.read_bytes()):
         path.write_bytes(state)
         assert loaded(place) == content
+
+
+@pytest.mark.parametrize("before_sector", range(1, 8))
+def test_a_frame_that_begins_shortly_before_a_lost_sectors_end_is_torn(
+    place: SealedPlace, before_sector: int
+) -> None:
+    """Of its first bytes, which say what it is, only those in the next sector were written."""
+    path = sealed(place, "message")
+    packed = path.read_bytes()
+    letters = "".join(random.Random(0).choices(string.ascii_letters, k=900))
+    for length in range(len(letters)):  # until the frame that is written last ends where it has to
+        path.write_bytes(packed)
+        appended(place, letters[:length])
+        if (path.stat().st_size + before_sector) % 512 == 0:
+            break
+    before = path.stat().st_size
+    assert (before + before_sector) % 512 == 0
+    content = content_of(SessionLogs(place.medium(), confirm), "s-1")
+    logs = SessionLogs(place.medium(), confirm)
+    logs.load("s-1").append("message", "the last")
+    stored = path.read_bytes()
+    logs.close()
+
+    for state in torn_states(before, stored):
+        path.write_bytes(state)
+        assert loaded(place) in (content, [*content, "the last"])
 
 
 def test_what_is_cut_is_kept_and_what_lies_before_is_not_written(place: SealedPlace) -> None:
