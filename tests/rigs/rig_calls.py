@@ -32,7 +32,7 @@ PROCESSES = 2
 """At full scale; a test has one of the two processors that CI has."""
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
-CI_RUNS = 800
+CI_RUNS = 400
 PROOF_RUNS: int | None = None
 """All that are possible. A number takes so many of them."""
 ALIKE_MAX = 4
