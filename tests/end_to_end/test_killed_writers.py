@@ -1,7 +1,8 @@
 """Processes that attach and append are killed at random moments; the store stays whole.
 
-Real processes and a real SIGKILL. The writer acknowledges each event on its standard output
-after `append` has returned, so the test knows what must be there.
+Real processes and a real SIGKILL. A writer acknowledges each event through a pipe after `append`
+has returned, so the test knows what must be there. Writers are forks of a process that has
+imported everything and done nothing else: starting Python would take most of the time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -22,13 +24,12 @@ from attachstore.sessions.event import Event
 KILLS = int(os.environ.get("ATTACHSTORE_TEST_KILLS", "200"))
 WORKERS = 2
 
-WRITER = """
+WRITERS = """
 import asyncio, os, random, sys
-from pathlib import Path
 from attachstore import Store
 from attachstore.errors import SessionMissingError
 
-async def main(root, session_id, seed):
+async def write(root, session_id, seed):
     draw = random.Random(seed)
     async with Store.open(root) as store:
         try:
@@ -44,23 +45,47 @@ async def main(root, session_id, seed):
             event = await session.append("attachment", {"file": reference})
             os.write(1, f"{event.seq} {event.chain}\\n".encode())
 
-asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+for line in sys.stdin:
+    session_id, seed, pipe = line.split()
+    writer = os.fork()
+    if not writer:
+        os.dup2(os.open(pipe, os.O_WRONLY), 1)
+        asyncio.run(write(sys.argv[1], session_id, int(seed)))
+    print(writer, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]), flush=True)
 """
 
 
-def killed_writer(root: Path, session_id: str, seed: int, after_s: float) -> list[str]:
-    """Run a writer, kill it `after_s` seconds into its work; return what it acknowledged."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(root), session_id, str(seed)], stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    with process.stdout as output:
-        assert output.readline() == b"ready\n"
-        select.select([], [], [], after_s)
-        process.send_signal(signal.SIGKILL)
-        lines = output.read().decode().splitlines()
-    assert process.wait() == -signal.SIGKILL
-    return lines
+class Writers:
+    """Starts writers on one store, one at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self._pipe = root.with_name("acknowledged")
+        os.mkfifo(self._pipe)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WRITERS, str(root)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def killed(self, session_id: str, seed: int, after_s: float) -> list[str]:
+        """Run a writer, kill it `after_s` seconds into its work; return what it acknowledged."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(session_id, seed, self._pipe, file=self._process.stdin, flush=True)
+        writer = int(self._process.stdout.readline())
+        with self._pipe.open("rb") as output:
+            assert output.readline() == b"ready\n"
+            select.select([], [], [], after_s)
+            os.kill(writer, signal.SIGKILL)
+            lines = output.read().decode().splitlines()
+        assert int(self._process.stdout.readline()) == -signal.SIGKILL
+        return lines
+
+    def close(self) -> None:
+        self._process.communicate()
+        assert self._process.returncode == 0
 
 
 async def read(store: Store, session_id: str) -> list[Event]:
@@ -76,10 +101,11 @@ async def test_a_kill_at_any_moment_loses_nothing_acknowledged(tmp_path: Path, w
         pass
     acknowledged: dict[str, list[str]] = {}
 
-    for number in range(KILLS // WORKERS):
-        session_id = f"s-{number % 10}"
-        lines = killed_writer(root, session_id, draw.getrandbits(32), draw.random() * 0.1)
-        acknowledged.setdefault(session_id, []).extend(lines)
+    with closing(Writers(root)) as writers:
+        for number in range(KILLS // WORKERS):
+            session_id = f"s-{number % 10}"
+            lines = writers.killed(session_id, draw.getrandbits(32), draw.random() * 0.1)
+            acknowledged.setdefault(session_id, []).extend(lines)
 
     async with Store.open(root) as store:
         for session_id, lines in acknowledged.items():
