@@ -153,7 +153,6 @@ class JsonlMedium:
                 return log.stored_bytes()
         self.unseal(name, cancel)  # what was appended to it is packed with the rest
         with self.open_writer(name) as raw:
-            raw.settle()
             sealed_path = self._sealed_path(name)
 
             def check_sealed(descriptor: int) -> None:

@@ -206,8 +206,10 @@ class SealingMedium(SessionMedium, Protocol):
     ) -> int:
         """Seal the log; return how many bytes it takes now. One that is sealed is packed anew.
 
-        `check` is given the sealed log before it takes the other's place; if it raises, nothing
-        has changed. Raises SessionMissingError, MissingDependencyError.
+        The caller has settled it. `check` is given the sealed log before it takes the other's
+        place; if it raises, nothing has changed.
+
+        Raises SessionMissingError, MissingDependencyError.
         """
         ...
 

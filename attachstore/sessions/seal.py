@@ -18,12 +18,11 @@ def seal_log(medium: SessionMedium, name: SessionName, cancel: CancelFlag | None
     """
     sealing = _sealing(medium)
     where = medium.where(name)
-    with medium.open(name) as log:
-        scan = Scan(log, name, where=where, cancel=cancel).exhaust()
-    scan.raise_damage()
-    if scan.tail is not None:
-        with medium.open_writer(name) as writer:
-            writer.settle()
+    with medium.open_writer(name) as writer:
+        end_bytes = writer.settle()  # what only a cache has would be taken for damage later on
+        scan = Scan(writer, name, where=where, end_bytes=end_bytes, cancel=cancel).exhaust()
+        scan.raise_damage()
+        if scan.tail is not None:
             writer.cut(scan.tail.offset_bytes)
 
     def check(sealed: LogReader) -> None:

@@ -92,11 +92,10 @@ def let_one_stay(
 
     `paths` are those of the two logs, in this order. Raises OSError.
     """
-    raw.settle()
+    raw.settle()  # bytes and names: whoever linked them may not have got so far
     sealed.settle()
     sealed_stays, is_same = better_of(raw, sealed, name)
     path, sealed_path = paths
-    promise.sync_directory(path.parent)  # whoever linked them may not have got so far
     loser = path if sealed_stays else sealed_path
     if is_same:
         remove(disk, promise, loser)
