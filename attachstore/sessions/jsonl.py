@@ -289,7 +289,8 @@ class JsonlMedium:
         return descriptor
 
     def _check_file(self, descriptor: int, path: Path, *, written: bool) -> None:
-        if not is_regular(status := self._disk.status_open(descriptor)):
+        status = self._disk.status_open(descriptor)
+        if not is_regular(status):
             raise self._not_a_file(path)
         if written:
             refuse_second_name(status, path)
