@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from attachstore.disk import Disk
 from attachstore.errors import (
     AttachstoreError,
     InvalidConfigurationError,
+    StorageIOError,
     StoreForeignError,
     StoreLayoutError,
     StoreVersionError,
@@ -25,10 +28,11 @@ from attachstore.layout import (
     make_root,
     read_marker,
     refuse_foreign,
+    replace_marker,
     write_marker,
 )
 from attachstore.objects.filesystem import FilesystemBackend
-from tests.faults import failing_disks
+from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, failing_disks
 
 DISK = Disk()
 
@@ -167,3 +171,58 @@ def test_missing_parents_are_made_and_each_name_is_synced(tmp_path: Path) -> Non
 def test_memory_file_systems_are_told_apart() -> None:
     assert file_system_of(Path("/dev/shm")).promise == "memory"
     assert file_system_of(Path("/nowhere/at/all")).promise == "unknown"
+
+
+def sweep(root: Path) -> int:
+    """What another process does with files that nobody holds."""
+    return len(FilesystemBackend(root, DISK).sweep())
+
+
+class MeanwhileDisk(InterceptedDisk):
+    """Something happens before each call of `method`."""
+
+    def __init__(self, method: str, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._method = method
+        self._happens = happens
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method == self._method:
+            self._happens()
+        return call()
+
+
+def test_a_marker_in_the_making_is_not_swept(root: Path) -> None:
+    swept: list[int] = []
+    disk = MeanwhileDisk("link", lambda: swept.append(sweep(root)))
+
+    write_marker(disk, root, sessions="jsonl")
+
+    assert swept == [0]
+
+
+def test_a_marker_that_is_swept_before_it_is_held_is_made_again(root: Path) -> None:
+    swept: list[int] = []
+    disk = MeanwhileDisk("lock", lambda: swept.append(sweep(root) if len(swept) < 2 else 0))
+
+    assert write_marker(disk, root, sessions="jsonl") == read_marker(DISK, root)
+    assert swept == [1, 1, 0]
+
+
+def test_a_replaced_marker_is_durable_and_so_is_one_that_is_put_back(
+    root: Path, tmp_path: Path
+) -> None:
+    """After an error of the sync both may be on the disk; the old one must be, on return."""
+    marker = write_marker(DISK, root, sessions="jsonl")
+    power = PowerLossDisk(root)
+    failing = FailingDisk(1, methods={"sync_directory"}, disk=power)
+    with pytest.raises(StorageIOError):
+        replace_marker(failing, root, marker, sessions="sqlite")
+    for state in power.crash_states(into=tmp_path):
+        assert read_marker(DISK, state) == marker
+
+    replace_marker(power, root, marker, sessions="sqlite")
+    for state in power.crash_states(into=tmp_path):
+        found = read_marker(DISK, state)
+        assert found is not None
+        assert found.sessions == "sqlite"

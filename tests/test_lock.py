@@ -13,6 +13,7 @@ import pytest
 
 from attachstore import lock as lock_module
 from attachstore.disk import Disk
+from attachstore.errors import StoreLayoutError
 from attachstore.lock import FileLock, acquire, holder
 from tests.descriptors import open_descriptors
 from tests.faults import FailingDisk, failing_disks
@@ -39,6 +40,14 @@ def test_the_second_is_refused_at_once_until_the_first_releases(path: Path) -> N
     first.release()
 
     take(path).release()
+
+
+def test_what_is_no_file_is_no_lock(path: Path) -> None:
+    """A FIFO can be opened and locked, and does not keep who holds it."""
+    os.mkfifo(path)
+
+    with pytest.raises(StoreLayoutError):
+        acquire(Disk(), path)
 
 
 def test_the_holder_is_named_for_messages(path: Path) -> None:

@@ -157,3 +157,16 @@ def test_after_a_failed_sync_of_it_nothing_is_claimed(tmp_path: Path) -> None:
     alone = lock_all(root)
     assert alone is not None
     alone.release()
+
+
+def test_without_a_directory_for_locks_writers_are_kept_out_all_the_same(tmp_path: Path) -> None:
+    """Some tools do not restore empty directories."""
+    root = make_store(tmp_path / "store", "jsonl")
+    (root / "locks").rmdir()
+    claim = Claims(Disk(), root, "jsonl").take(NAME)
+
+    assert lock_all(root) is None
+    claim.release()
+    alone = lock_all(root)
+    assert alone is not None
+    alone.release()
