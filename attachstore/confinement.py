@@ -23,6 +23,7 @@ import os
 import stat
 import struct
 import sys
+import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
@@ -51,11 +52,19 @@ class NoDirectoryError(OutOfPlaceError, NotADirectoryError):
     """A directory of ours is a file, a device, ...: `filename` says which."""
 
 
+class _Held(threading.local):
+    """The directory that this thread has open for calls on many names in it."""
+
+    path: str | None = None
+    descriptor = -1
+
+
 class Confinement:
     """The roots of the stores that a disk is used for. May be shared by threads."""
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}  # a root, with "/" → the same without links, with "/"
+        self.held = _Held()
 
     def add(self, root: Path) -> None:
         """From now on no link is followed below `root`. Touches nothing."""
@@ -91,6 +100,14 @@ class Confinement:
                 raise
         return _open_directory(self.real(root), inside)
 
+    def try_to_open(self, directory: str) -> int | None:
+        """Open a directory of ours; None if that is not possible, or it is the user's."""
+        root = self.root_of(directory)
+        if root is not None:
+            with contextlib.suppress(OSError):
+                return self.open_parent(root, f"{directory}/")
+        return None
+
     def _resolve(self, root: str) -> str:
         real = self._real[root] = _with_slash(os.path.realpath(root))
         return real
@@ -109,7 +126,7 @@ def refuse_second_name(status: os.stat_result, path: Path) -> None:
 class Place:
     """`with Place(confinement, path) as (name, directory)`: what an `os` call is given."""
 
-    __slots__ = ("_confinement", "_directory", "_name", "_opens", "_path")
+    __slots__ = ("_confinement", "_directory", "_is_below", "_name", "_opens", "_path")
 
     def __init__(self, confinement: Confinement | None, path: Path, *, opens: bool = False) -> None:
         """`opens`: the call opens what has the name, so what it says is about that."""
@@ -118,27 +135,32 @@ class Place:
         self._path = str(path)
         self._name = self._path
         self._directory: int | None = None
+        self._is_below = False
 
     def __enter__(self) -> tuple[str, int | None]:
         """The name to use, and the directory it is relative to; None: it is a path."""
         if self._confinement is not None:
+            parent, _, name = self._path.rpartition("/")
+            held = self._confinement.held
+            if parent == held.path:
+                self._name, self._is_below = name, True
+                return name, held.descriptor
             root = self._confinement.root_of(self._path)
             if root is None:
                 pass
             elif len(self._path) < len(root):  # the root itself
                 self._name = self._confinement.real(root)
             else:
-                self._name = self._path.rpartition("/")[2]
+                self._name, self._is_below = name, True
                 self._directory = self._confinement.open_parent(root, self._path)
         return self._name, self._directory
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         directory, self._directory = self._directory, None
-        if directory is None:
-            return
-        with contextlib.suppress(OSError):  # it holds no data: nothing can be lost
-            os.close(directory)
-        if isinstance(error, OSError) and error.filename == self._name:
+        if directory is not None:
+            with contextlib.suppress(OSError):  # it holds no data: nothing can be lost
+                os.close(directory)
+        if self._is_below and isinstance(error, OSError) and error.filename == self._name:
             error.filename = self._path
             if self._opens and error.errno in _WRONG:
                 _blame_one(self._path)
@@ -154,6 +176,28 @@ class Confined:
         if self._confinement is None:
             self._confinement = Confinement()
         self._confinement.add(root)
+
+    @contextlib.contextmanager
+    def holding(self, directory: Path) -> Generator[None]:
+        """Open `directory` once for all calls that this thread makes on names in it.
+
+        A directory that is moved meanwhile is still looked at. One that cannot be held is no
+        error: each call finds out for itself. The block must end in the thread that began it.
+        """
+        confinement = self._confinement
+        descriptor = None if confinement is None else confinement.try_to_open(str(directory))
+        if confinement is None or descriptor is None:
+            yield
+            return
+        held = confinement.held
+        before = held.path, held.descriptor
+        held.path, held.descriptor = str(directory), descriptor
+        try:
+            yield
+        finally:
+            held.path, held.descriptor = before
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
 
     @contextlib.contextmanager
     def _both(

@@ -96,6 +96,7 @@ class Reference:
 
 _OPTIONAL_LAST = tuple(field.name for field in fields(Reference))[1:]
 _TEXTS = frozenset({"digest", "media_type", "name"})
+_TYPES = {name: str if name in _TEXTS else int for name in ("digest", *_OPTIONAL_LAST)}
 _REQUIRED = frozenset({"digest", "size", "media_type"})
 
 
@@ -105,9 +106,9 @@ def _check_types(body: Mapping[str, object]) -> None:
     if absent:
         raise _invalid(body, f"{min(absent)} is absent")
     for field, value in body.items():
-        if field not in {"digest", *_OPTIONAL_LAST}:
+        wanted = _TYPES.get(field)
+        if wanted is None:
             raise _invalid(body, f"unknown field {field[:40]!r}")
-        wanted = str if field in _TEXTS else int
         if type(value) is not wanted:
             raise _invalid(body, f"{field} must be {'text' if wanted is str else 'an integer'}")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from attachstore.disk import Disk
 METHODS = frozenset(
     name
     for name, _ in inspect.getmembers(Disk, inspect.isfunction)
-    if name[0] != "_" and name not in {"confine", "read"}
+    if name[0] != "_" and name not in {"confine", "holding", "read"}
 )
 """Every call a Disk has; whatever reads is a "read_into" here."""
 
@@ -50,6 +51,11 @@ class InterceptedDisk(Disk):
 
     def confine(self, root: Path) -> None:
         self.disk.confine(root)
+
+    @contextmanager
+    def holding(self, directory: Path) -> Generator[None]:
+        with self.disk.holding(directory):
+            yield
 
     def read(self, descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
         """As a `read_into`, so that whoever intercepts that intercepts every read."""

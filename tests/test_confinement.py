@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -287,3 +288,53 @@ def test_a_file_that_is_written_in_place_has_one_name(tmp_path: Path) -> None:
 
     with pytest.raises(StoreLayoutError, match="2 names"):
         confinement.refuse_second_name((tmp_path / "one").stat(), tmp_path / "one")
+
+
+def test_calls_on_names_in_a_held_directory_say_what_they_say_otherwise(
+    disk: Disk, root: Path
+) -> None:
+    folder = root / "folder"
+    (folder / "file").write_bytes(b"ours")
+
+    with disk.holding(folder):
+        descriptor = disk.open_read(folder / "file")
+        assert disk.read(descriptor, 10, 0) == b"ours"
+        disk.close(descriptor)
+        with pytest.raises(FileNotFoundError) as caught:
+            disk.status(folder / "absent")
+        assert caught.value.filename == str(folder / "absent")
+        with pytest.raises(OutOfPlaceError):
+            disk.open_read(folder / "deep" / "linked" / "file")
+
+
+def test_a_held_directory_is_held_for_one_thread_and_let_go(disk: Disk, root: Path) -> None:
+    """Others look where the name leads now."""
+    folder = root / "folder"
+    (folder / "file").write_bytes(b"ours")
+    before = open_descriptors()
+
+    with disk.holding(folder):
+        folder.rename(root / "elsewhere")
+        assert disk.status(folder / "file").st_size == 4
+        with ThreadPoolExecutor(1) as executor, pytest.raises(FileNotFoundError):
+            executor.submit(disk.status, folder / "file").result()
+    with pytest.raises(FileNotFoundError):
+        disk.status(folder / "file")
+
+    assert open_descriptors() <= before
+
+
+def test_what_cannot_be_held_is_told_by_the_calls_themselves(disk: Disk, root: Path) -> None:
+    with disk.holding(root / "linked"), pytest.raises(OutOfPlaceError):
+        disk.open_read(root / "linked" / "file")
+    with disk.holding(root / "absent"), pytest.raises(FileNotFoundError):
+        disk.open_read(root / "absent" / "file")
+
+
+def test_paths_of_one_part_are_not_taken_for_names_in_a_held_directory(
+    disk: Disk, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are relative to the working directory, and the user's."""
+    monkeypatch.chdir(root / "folder")
+
+    assert disk.status(Path("deep")).st_ino == (root / "folder" / "deep").stat().st_ino

@@ -12,6 +12,7 @@ objects there are, nor on their sizes.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -21,7 +22,7 @@ from typing import TypeAlias
 from attachstore.admission.probe import differences, probe
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import BLOCK_BYTES
-from attachstore.errors import AttachstoreError, ObjectCorruptError
+from attachstore.errors import AttachstoreError, ObjectCorruptError, ObjectMissingError
 from attachstore.integrity.decoding import Decoded, DeepCheck
 from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.table import Claim
@@ -94,6 +95,18 @@ class Checker:
         self._deep = deep
         self._buffer = memoryview(bytearray(BLOCK_BYTES))
         self.bytes_done = 0
+
+    def check_all(self, tasks: Iterable[Task]) -> list[Checked]:
+        """Check one after the other. Raises Cancelled."""
+        found = list[Checked]()
+        for _, group in itertools.groupby(tasks, _first_byte):
+            near = list(group)
+            with self._backend.near(near[0].digest):
+                found += map(self.check, near)
+        # (2): the name is asked for once more, now that nothing is held.
+        return [
+            self.check(it.task) if isinstance(it.error, ObjectMissingError) else it for it in found
+        ]
 
     def check(self, task: Task) -> Checked:
         """Read the object, twice if it looks corrupt. Raises Cancelled."""
@@ -230,13 +243,17 @@ class CheckPool:
             self._checkers.append(checker)
         before = checker.bytes_done
         try:
-            found = [checker.check(task) for task in batch]
+            found = checker.check_all(batch)
             bytes_read = checker.bytes_done - before
         finally:
             self._idle.append(checker)
         last = max((task.digest for task in batch if task.is_listed), default=None)
         bad = [checked for checked in found if not checked.good]
         return Batch(number, last, len(batch), bytes_read, bad)
+
+
+def _first_byte(task: Task) -> str:
+    return task.digest.hex[:2]
 
 
 def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:

@@ -173,6 +173,8 @@ class _Scan:
 
     def _take_event(self, event: Event) -> None:
         self._report.events += 1
+        if not event.has_references:
+            return
         for _, reference in references_in(event.data):
             self._report.references += 1
             if not in_subset(reference.digest, self._report.subset):
@@ -215,9 +217,11 @@ class _Scan:
         self._tick()
 
     def _list_unreferenced(self) -> None:
-        for index, (digest, size_bytes) in enumerate(self._table):
-            bad = self._suspects.has_fault(digest) or digest in self._judge.gone
-            if not bad and not self._table.is_referenced(index):
+        for index in range(len(self._table)):
+            if self._table.is_referenced(index):
+                continue
+            digest, size_bytes = self._table[index]
+            if not self._suspects.has_fault(digest) and digest not in self._judge.gone:
                 self._report.unreferenced.append(digest, size_bytes)
 
     def _while_reading(self, bytes_done: int) -> None:
@@ -243,6 +247,8 @@ class _Scan:
         outcome = self._walk.outcome_of(name)
         for event in self._walk.read(name, outcome):
             self._tick()
+            if not event.has_references:
+                continue
             for pointer, reference in references_in(event.data):
                 self._suspects.take_use(reference, Use(outcome.session, event.seq, pointer))
         return outcome.error is None  # beyond damage it was read as far as lines parse, as before

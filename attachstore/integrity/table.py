@@ -167,9 +167,8 @@ class ObjectTable(ObjectList):
 
     def claims(self, index: int) -> tuple[Claim, ...]:
         """The distinct claims about an object; none: nothing refers to it."""
-        number = self._types[index]
-        further = self._further.get(index, set[Claim]())
-        return (*further, self._first_claim(index)) if number else tuple(further)
+        further = tuple(self._further.get(index, ()))
+        return (*further, self._first_claim(index)) if self._types[index] else further
 
     def is_referenced(self, index: int) -> bool:
         return self._types[index] != 0 or index in self._further

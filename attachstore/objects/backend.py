@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, TypeAlias
@@ -154,6 +155,14 @@ class ObjectBackend(Protocol):
         Raises:
             ObjectMissingError: nothing lies there.
             StoreLayoutError: something that can't be an object lies there.
+        """
+        ...
+
+    def near(self, digest: Digest) -> AbstractContextManager[None]:
+        """For many `open`s by this thread, of objects whose digests begin with the same byte.
+
+        A medium may keep at hand, for the length of the block, what they have in common. What is
+        missing then was missing from what was there when the block began: ask once more outside.
         """
         ...
 

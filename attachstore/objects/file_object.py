@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from attachstore.disk import Disk, is_regular, layout_errors, leads_to, storage_errors
+from attachstore.disk import Disk, is_regular, layout_errors, leads_to, storage_errors, unavailable
 from attachstore.errors import StoreLayoutError
 from attachstore.objects.backend import StoredObject
 
@@ -48,10 +48,20 @@ class FileObject(StoredObject):
         return self._size_bytes
 
     def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
-        return self._fresh(lambda it: self._disk.read_into(it, buffer, offset_bytes))
+        try:
+            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+        except (OSError, MemoryError) as error:
+            self._reopen_if_stale(error)
+        with storage_errors(self._path):
+            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        return self._fresh(lambda it: self._disk.read(it, size_bytes, offset_bytes))
+        try:
+            return self._disk.read(self._open_descriptor(), size_bytes, offset_bytes)
+        except (OSError, MemoryError) as error:
+            self._reopen_if_stale(error)
+        with storage_errors(self._path):
+            return self._disk.read(self._open_descriptor(), size_bytes, offset_bytes)
 
     def sync(self) -> None:
         """Raises OSError. After a failure the cached pages are dropped: they may be a lie."""
@@ -70,24 +80,19 @@ class FileObject(StoredObject):
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            with storage_errors(self._path):
-                self._disk.close(descriptor)
-
-    def _fresh(self, ask: Callable[[int], T]) -> T:
-        """Ask of the descriptor; once more, of a new one, if another host has replaced the file."""
-        with storage_errors(self._path):
             try:
-                return ask(self._open_descriptor())
-            except OSError as error:
-                if error.errno != errno.ESTALE:
-                    raise
-            self._reopen()
-            return ask(self._open_descriptor())
+                self._disk.close(descriptor)
+            except (OSError, MemoryError) as error:
+                raise unavailable(error, self._path) from error
 
-    def _reopen(self) -> None:
-        fresh = self._disk.open_read(self._path)
-        stale, self._descriptor = self._open_descriptor(), fresh
-        self._disk.close(stale)
+    def _reopen_if_stale(self, error: OSError | MemoryError) -> None:
+        """Open the name again if another host has replaced the file; else raise the error."""
+        with storage_errors(self._path):
+            if not (isinstance(error, OSError) and error.errno == errno.ESTALE):
+                raise error
+            fresh = self._disk.open_read(self._path)
+            stale, self._descriptor = self._open_descriptor(), fresh
+            self._disk.close(stale)
 
     def _open_descriptor(self) -> int:
         if self._descriptor is None:
@@ -102,17 +107,24 @@ def open_object(disk: Disk, path: Path, *, fresh: bool = False) -> FileObject:
     Raises FileNotFoundError and other OSErrors, and StoreLayoutError for what is no file: at
     once, nothing here can block.
     """
-    with layout_errors(path):
-        descriptor = retry_stale(lambda: disk.open_read(path))
-        try:
-            status = disk.status_open(descriptor)
-            check_regular(status, path)
-            if fresh:
-                disk.drop_cache(descriptor)
-            return FileObject(disk, path, descriptor, status.st_size)
-        except BaseException:
-            disk.close(descriptor)
+    try:
+        return _opened(disk, path, fresh=fresh)
+    except OSError:
+        with layout_errors(path):
             raise
+
+
+def _opened(disk: Disk, path: Path, *, fresh: bool) -> FileObject:
+    descriptor = retry_stale(lambda: disk.open_read(path))
+    try:
+        status = disk.status_open(descriptor)
+        check_regular(status, path)
+        if fresh:
+            disk.drop_cache(descriptor)
+        return FileObject(disk, path, descriptor, status.st_size)
+    except BaseException:
+        disk.close(descriptor)
+        raise
 
 
 def retry_stale(ask: Callable[[], T]) -> T:

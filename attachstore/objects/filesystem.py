@@ -26,6 +26,7 @@ import contextlib
 import errno
 import stat
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
@@ -70,6 +71,7 @@ class FilesystemBackend:
         self._disk = disk
         disk.confine(root)
         self._objects = root / "objects" / ALGORITHM
+        self._shards: dict[str, Path] = {}
         self._staging = Staging(disk, root / "staging")
         self._quarantine = Quarantine(disk, root / "quarantine", self._staging)
         self._inventory = Inventory(disk, root)
@@ -102,7 +104,7 @@ class FilesystemBackend:
 
     def path(self, digest: Digest) -> Path:
         """Where the object lies, or would."""
-        return self._objects / digest.hex[:2] / digest.hex
+        return self._shard(digest) / digest.hex
 
     # -- in --------------------------------------------------------------------------------
 
@@ -221,11 +223,16 @@ class FilesystemBackend:
     def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:
         self.check_open()
         path = self.path(digest)
-        with storage_errors(path):
-            try:
-                return open_object(self._disk, path, fresh=fresh)
-            except FileNotFoundError:
-                raise ObjectMissingError(where=place(path), digest=str(digest)) from None
+        try:
+            return open_object(self._disk, path, fresh=fresh)
+        except FileNotFoundError:
+            raise ObjectMissingError(where=place(path), digest=str(digest)) from None
+        except (OSError, MemoryError):
+            with storage_errors(path):
+                raise
+
+    def near(self, digest: Digest) -> AbstractContextManager[None]:
+        return self._disk.holding(self._shard(digest))
 
     def size(self, digest: Digest) -> int | None:
         self.check_open()
@@ -323,6 +330,14 @@ class FilesystemBackend:
                 where=place(path.parent),
                 reason="it is on another file system than staging/ (EXDEV)",
             ) from error
+
+    def _shard(self, digest: Digest) -> Path:
+        """The directory of the object; made of text once for each, which is slow."""
+        name = digest.hex[:2]
+        shard = self._shards.get(name)
+        if shard is None:
+            shard = self._shards[name] = self._objects / name
+        return shard
 
     def _check_shard(self, shard: Path) -> None:
         """Once per handle and shard: a directory, and no link that leads out of the store."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from attachstore.attachment import BytesContent, Content, Spool
@@ -156,6 +157,9 @@ class IntakeBackend:
         except ObjectMissingError:
             found = self._taken_in(digest)
             return found or self.files.open(digest, fresh=fresh)
+
+    def near(self, digest: Digest) -> AbstractContextManager[None]:
+        return self.files.near(digest)
 
     def size(self, digest: Digest) -> int | None:
         size_bytes = self.files.size(digest)

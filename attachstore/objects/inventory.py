@@ -24,6 +24,8 @@ from attachstore.objects.quarantine import digest_in
 
 SHARDS = [f"{number:02x}" for number in range(256)]
 
+_HELD_NAMES = 256  # while their statuses are asked for, a directory that is moved is still seen
+
 _HEX_64 = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = re.compile(r"spool-[0-9a-f]{32}|marker-[0-9a-f]{32}|heal-([0-9a-f]{64})-[0-9a-f]{16}")
 
@@ -81,10 +83,23 @@ class Inventory:
         if status is None:
             return
         if stat.S_ISDIR(status.st_mode):
-            yield from self._each(path, self._in_shard)
+            yield from self._in_directory(path)
         else:
             reason = f"it is {kind_of(status)}, not a directory"
             yield self._made(path, EntryKind.IRREGULAR, status, reason=reason)
+
+    def _in_directory(self, shard: Path) -> Iterator[Entry]:
+        """What is in a shard, some names at a time: it is kept open for them."""
+        try:
+            names = self._names(shard)
+        except AttachstoreError as error:
+            yield self._unreadable(shard, error)
+            return
+        for start in range(0, len(names), _HELD_NAMES):
+            with self._disk.holding(shard):
+                some = names[start : start + _HELD_NAMES]
+                entries = list(self._looked_at(shard, some, self._in_shard))
+            yield from entries
 
     def _in_shard(self, path: Path) -> Iterator[Entry]:
         name = path.name
@@ -165,6 +180,11 @@ class Inventory:
         except AttachstoreError as error:
             yield self._unreadable(directory, error)
             return
+        yield from self._looked_at(directory, names, look)
+
+    def _looked_at(
+        self, directory: Path, names: list[str], look: Callable[[Path], Iterator[Entry]]
+    ) -> Iterator[Entry]:
         for name in names:
             path = directory / name
             try:

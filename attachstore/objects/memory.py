@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from attachstore.attachment import BytesContent, Content, Spool
 from attachstore.digest import Digest
@@ -56,6 +57,9 @@ class MemoryBackend:
             return _MemoryObject(self.objects[digest], f"memory:{digest.hex}")
         except KeyError:
             raise ObjectMissingError(where=self.location, digest=str(digest)) from None
+
+    def near(self, digest: Digest) -> AbstractContextManager[None]:  # noqa: ARG002 - all are
+        return nullcontext()
 
     def size(self, digest: Digest) -> int | None:
         self._check_open()

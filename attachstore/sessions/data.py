@@ -160,35 +160,38 @@ def decode(encoded: bytes) -> Any:
     return from_wire(value) if b"$attach" in encoded else value
 
 
-def from_wire(value: Any) -> Any:
+def from_wire(value: Any, found: list[Reference] | None = None) -> Any:
     """Put Reference objects and the user's own keys back; changes `value` in place.
 
-    Raises BadDataError for an unescaped look-alike that is no reference.
+    References are added to `found`. Raises BadDataError for an unescaped look-alike that is none.
     """
     if type(value) is dict:
         wire = cast("dict[str, Any]", value)
         if len(wire) == 1:
             (key,) = wire
             if key == KEY:
-                return _reference(wire)
-            if _ESCAPED.fullmatch(key):
-                return {key[1:]: from_wire(wire[key])}
+                return _reference(wire, found)
+            if key[:1] == "$" and _ESCAPED.fullmatch(key):
+                return {key[1:]: from_wire(wire[key], found)}
         for key, item in wire.items():
             if type(item) is dict or type(item) is list:
-                wire[key] = from_wire(item)
+                wire[key] = from_wire(item, found)
     elif type(value) is list:
         items = cast("list[Any]", value)
         for index, item in enumerate(items):
             if type(item) is dict or type(item) is list:
-                items[index] = from_wire(item)
+                items[index] = from_wire(item, found)
     return cast("Any", value)
 
 
-def _reference(wire: dict[str, Any]) -> Reference:
+def _reference(wire: dict[str, Any], found: list[Reference] | None) -> Reference:
     try:
-        return Reference.from_json(wire)
+        reference = Reference.from_json(wire)
     except InvalidReferenceError as error:
         raise BadDataError(f"a reference is not one: {error.reason}") from None
+    if found is not None:
+        found.append(reference)
+    return reference
 
 
 def check_depth(value: object, depth_max: int = DEPTH_MAX) -> None:

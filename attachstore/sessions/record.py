@@ -25,6 +25,7 @@ import msgspec
 
 from attachstore.digest import chained, checksum
 from attachstore.errors import InvalidEventError
+from attachstore.reference import Reference
 from attachstore.sessions import data as event_data
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.event import Event, Parent, SessionHeader
@@ -204,10 +205,9 @@ def _event(
 ) -> Event:
     """Raises BadDataError. If it is `plain` there is no key of ours in it."""
     content = record.data
-    has_references = False
+    references: list[Reference] = []
     if not plain:
-        content = event_data.from_wire(content)
-        has_references = next(event_data.references_in(content), None) is not None
+        content = event_data.from_wire(content, references)
     return Event(
         seq=record.seq,
         time=record.time,
@@ -215,7 +215,7 @@ def _event(
         data=content,
         chain=record.chain,
         batch=None if record.batch is msgspec.UNSET else record.batch,
-        has_references=has_references,
+        has_references=bool(references),
         verified=verified,
         line=number,
         offset_bytes=offset_bytes,

@@ -125,6 +125,16 @@ class ObjectBackendConformance(abc.ABC):
             assert stored.size == len(DATA)
             assert DIGEST.hex in stored.location
 
+    def test_many_objects_are_read_near_each_other(self, backend: ObjectBackend) -> None:
+        backend.publish(DIGEST, content())
+        absent = Digest(DIGEST.hex[:2] + "0" * 62)
+
+        with backend.near(absent):
+            with backend.open(DIGEST) as stored:
+                assert stored.size == len(DATA)
+            with pytest.raises(ObjectMissingError):
+                backend.open(absent)
+
     def test_an_open_object_may_be_closed_twice(self, backend: ObjectBackend) -> None:
         backend.publish(DIGEST, content())
         stored = backend.open(DIGEST, fresh=True)

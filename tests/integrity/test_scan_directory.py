@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk
 from attachstore.integrity import Finding, Kind, ScanReport, Use
+from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.reference import Reference
 from tests.faults import CHANGES, SYNCS, RecordingDisk
 from tests.integrity.workshop import Workshop, look_at, on_disk, png
@@ -409,3 +412,26 @@ def test_names_that_are_no_text_are_told_in_plain_json(shop: Workshop, root: Pat
         r"objects/\udcff\n",
         r"sessions/\udcff\n",
     ]
+
+
+def test_objects_whose_directory_is_replaced_while_they_are_read_are_not_missing(
+    shop: Workshop, root: Path, reference: Reference, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that was opened for all of them is empty by then, and nobody's."""
+    near = FilesystemBackend.near
+
+    @contextlib.contextmanager
+    def replaced(self: FilesystemBackend, digest: Digest) -> Generator[None]:
+        with near(self, digest):
+            shard = self.path(digest).parent
+            held = shard.rename(root.parent / "held")
+            shard.mkdir()
+            for file in held.iterdir():
+                file.rename(shard / file.name)
+            yield
+
+    monkeypatch.setattr(FilesystemBackend, "near", replaced)
+
+    report = shop.scan(workers=1)
+
+    assert (report.clean, report.objects) == (True, 1)
