@@ -170,3 +170,13 @@ def test_without_a_directory_for_locks_writers_are_kept_out_all_the_same(tmp_pat
     alone = lock_all(root)
     assert alone is not None
     alone.release()
+
+
+def test_a_session_that_is_elsewhere_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    root = make_store(tmp_path / "store", "jsonl")
+    medium = medium_of("jsonl", root, Disk())
+    assert not medium.exists(NAME)
+    rename_medium(root, "sqlite")
+
+    with pytest.raises(StoreLayoutError, match="open the store again"):
+        medium.exists(NAME)

@@ -8,22 +8,34 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import LogDamagedError, StoreLayoutError, StorePoisonedError
+from attachstore.errors import (
+    DanglingReferenceError,
+    LogDamagedError,
+    LogPoisonedError,
+    SessionBusyError,
+    StorageIOError,
+    StoreLayoutError,
+    StorePoisonedError,
+)
 from attachstore.promise import Promise
-from attachstore.sessions import JsonlMedium, fork, lineage
+from attachstore.reference import Reference
+from attachstore.sessions import JsonlMedium, SessionLogs, fork, lineage
 from attachstore.sessions.glance import glance_at
+from attachstore.sessions.log import SessionLog
 from attachstore.sessions.mending import MENDING, read_mending
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.new_log import NewLog
 from attachstore.sessions.sealed_glance import glance_at_either
 from attachstore.sessions.sealed_writer import SealedWriter
-from tests.conformance.session_place import filled
+from tests.conformance.session_place import REFERENCE, filled
 from tests.faults import FailingDisk, InterceptedDisk, RecordingDisk
 from tests.sessions.jobs import open_logs
 from tests.sessions.places import JsonlPlace, SealedPlace
@@ -117,6 +129,17 @@ def test_references_are_not_taken_from_a_damaged_log(tmp_path: Path) -> None:
 
     with pytest.raises(LogDamagedError):
         fork.references_in_prefix(place.medium(), NAME, prefix, None)
+
+
+def test_a_damaged_log_is_not_written_to(tmp_path: Path) -> None:
+    place = JsonlPlace(tmp_path)
+    filled(open_logs(tmp_path), "s-1", 1, 2)
+    place.write("s-1", place.read("s-1").replace(b'"seq":1', b'"seq":7'))
+    stored = place.read("s-1")
+
+    with pytest.raises(LogDamagedError):
+        open_logs(tmp_path).load("s-1")
+    assert place.read("s-1") == stored
 
 
 class Chains:
@@ -220,3 +243,92 @@ def test_a_poisoned_medium_mends_nothing(place: SealedPlace) -> None:
         writer.finish_mending()
     assert path.read_bytes() == before
     writer.close()
+
+
+# -- after a close, and while another thread fails ---------------------------------------------
+
+
+def test_a_closed_session_stays_closed(place: SealedPlace) -> None:
+    log = filled(open_logs(place.root), "s-1", 1)
+
+    with pytest.raises(ValueError, match="is closed"):
+        log.open(close_turn=False)
+    with pytest.raises(ValueError, match="is closed"):
+        log.prepare()
+
+
+class FailingMeanwhile:
+    """While an append's references are confirmed, another thread's append fails."""
+
+    def __init__(self, disk: FailingDisk) -> None:
+        self.disk = disk
+        self.log: SessionLog | None = None
+        self.asked = 0
+
+    def confirm(self, _: Reference) -> None:
+        self.asked += 1
+        if self.log is not None and self.disk.fail_at == 0:
+            self.disk.fail_at = self.disk.calls + 1
+            with pytest.raises(StorageIOError):
+                self.log.append("message", "another thread's")
+
+
+def test_an_append_does_not_follow_one_that_failed_meanwhile(place: SealedPlace) -> None:
+    """That wrote nothing, so the log's size does not tell."""
+    disk = FailingDisk(methods={"write"})
+    meanwhile = FailingMeanwhile(disk)
+    logs = SessionLogs(JsonlMedium(place.root, disk), meanwhile.confirm)
+    meanwhile.log = log = logs.create("s-1")
+    log.append("message", 1)
+
+    with pytest.raises(LogPoisonedError):
+        log.append("message", REFERENCE)
+    stored = place.read("s-1")
+    asked = meanwhile.asked
+    with pytest.raises(LogPoisonedError):
+        log.append("message", REFERENCE)
+    assert place.read("s-1") == stored
+    assert meanwhile.asked == asked == 1, "a session that is not usable asks nothing"
+    logs.close()
+
+
+def test_nothing_is_written_for_a_reference_that_is_refused(place: SealedPlace) -> None:
+    logs = open_logs(place.root)
+    log = logs.create("s-1")
+    log.append("message", 1)
+    stored = place.read("s-1")
+
+    with pytest.raises(DanglingReferenceError):
+        log.append("message", replace(REFERENCE, digest=Digest.of(b"never attached")))
+    assert place.read("s-1") == stored
+    logs.close()
+
+
+def test_a_fork_is_claimed_while_it_is_made(place: SealedPlace) -> None:
+    filled(open_logs(place.root), "s-1", 1)
+    claim = place.medium().claim(SessionName.of("s-2"))
+
+    with pytest.raises(SessionBusyError):
+        open_logs(place.root).fork("s-1", id="s-2")
+    claim.release()
+
+
+def test_a_session_is_claimed_before_its_log_is_made(place: SealedPlace) -> None:
+    log = open_logs(place.root).create("s-1")
+    claim = place.medium().claim(NAME)
+
+    with pytest.raises(SessionBusyError):
+        log.append("message", 1)
+    claim.release()
+    assert not place.path("s-1").exists()
+
+
+@pytest.mark.parametrize("change", ["delete", "repair", "seal"])
+def test_a_session_is_claimed_before_it_is_changed(place: SealedPlace, change: str) -> None:
+    filled(open_logs(place.root), "s-1", 1)
+    claim = place.medium().claim(NAME)
+
+    with pytest.raises(SessionBusyError):
+        getattr(open_logs(place.root), change)("s-1")
+    claim.release()
+    assert place.path("s-1").exists()
