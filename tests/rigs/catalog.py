@@ -39,7 +39,7 @@ RIGS = (
     Rig(8, "rig_interruptions", 15_000),
     Rig(9, "rig_natural_faults", 60),
     Rig(10, "rig_inputs", 2_000),
-    Rig(11, "rig_mutants", 1),
+    Rig(11, "rig_mutants", 200),
     Rig(12, "rig_calibration", 2),
     Rig(13, "rig_soak", 1),
 )

@@ -27,7 +27,7 @@ _CAP_CUT, _CAP_KILL = 40, 12
 _KILLS_MAX = 24
 _TEST_TIMEOUT_S = 300
 _CREATION_CAP, _CREATION_KILLS_MAX = 2, 4
-_PASSED, _NONE_FOUND = 0, 5
+_PASSED, _NO_SUCH_TEST, _NONE_FOUND = 0, 4, 5
 """What pytest exits with."""
 
 
@@ -73,24 +73,35 @@ class Detectors:
 def failing_test(site_id: str, nodes: Sequence[str]) -> str | None:
     """The first of the tests that fails with the mutant and passes without, or None.
 
-    "" if the tests do not end.
+    A module that cannot even be imported proves nothing: the mutant is none then, or the test.
     """
     left = list(nodes)
     while left:
         try:
             done = _pytest(["-x", "-rfE", *left], {SITE_VARIABLE: site_id})
         except subprocess.TimeoutExpired:
-            return ""
+            return left[0] if len(left) == 1 else None
+        if done.returncode == _NO_SUCH_TEST:
+            return None
         bad = [it for it in done.stdout.splitlines() if it.startswith(("FAILED ", "ERROR "))]
         if not bad:
-            return None if done.returncode in {_PASSED, _NONE_FOUND} else ""
+            is_over = done.returncode in {_PASSED, _NONE_FOUND} or len(left) > 1
+            return None if is_over else left[0]  # the process died
         node = bad[0].split(" ", 1)[1].split(" - ")[0]
-        if node not in left:
+        if "::" not in node:
+            return None
+        if _passes_without(node):
             return node
-        if _pytest([node], {SITE_VARIABLE: PROBE, REACHED_VARIABLE: os.devnull}).returncode == 0:
-            return node
-        left.remove(node)
+        left = left[left.index(node) + 1 :] if node in left else []
     return None
+
+
+def _passes_without(node: str) -> bool:
+    try:
+        done = _pytest([node], {SITE_VARIABLE: PROBE, REACHED_VARIABLE: os.devnull})
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == _PASSED
 
 
 def tests_reaching(answer: Path, paths: Sequence[str]) -> list[tuple[str, float, list[str]]]:

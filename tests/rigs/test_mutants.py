@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs import rig_mutants
+from tests.rigs.cut_subjects import SUBJECTS
 from tests.rigs.figures import Scale
 from tests.rigs.mutation import PACKAGE, _Sites, sites
 
@@ -40,6 +41,28 @@ def test_a_missing_sync_turns_some_rig_red() -> None:
     figures = rig_mutants.run(Scale(ci=True))
     assert figures.violations == []
     assert figures.counted
+
+
+def test_every_site_has_a_detector() -> None:
+    """A new sync or guard needs a test that misses it: write one, then
+    `python -m tests.rigs.rig_mutants` finds it and remembers it in mutants.json."""
+    has_one = rig_mutants.remembered().keys() | rig_mutants.ARGUED.keys()
+    assert [site.id for site in sites() if site.id not in has_one] == []
+
+
+def test_every_detector_is_there() -> None:
+    root = PACKAGE.parent
+    texts = [path.read_text(encoding="utf-8") for path in (root / "tests").rglob("*.py")]
+    names = {name for text in texts for name in re.findall(r"def (test_\w+)", text)}
+    for site, detector in rig_mutants.remembered().items():
+        kind, _, subject = detector.partition(" ")
+        if kind == "test":
+            path, *_, name = subject.partition("[")[0].split("::")
+            assert (root / path).exists(), site
+            assert name in names, site
+        else:
+            assert kind in {"cut", "kill"}, site
+            assert subject in SUBJECTS, site
 
 
 def test_every_kind_of_site_is_found() -> None:
