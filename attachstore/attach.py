@@ -22,8 +22,9 @@ from pathlib import Path
 
 from attachstore.admission import AdmissionPolicy, admit
 from attachstore.admission.decoders import IN_PROCESS, Decoders
-from attachstore.admission.source import Gatherer, read_file
+from attachstore.admission.source import MEMORY_BYTES_MAX, Gatherer, read_file
 from attachstore.attachment import Attachment, BytesContent, Content
+from attachstore.digest import Digest, Hasher
 from attachstore.disk import Disk
 from attachstore.errors import (
     AttachstoreError,
@@ -31,12 +32,20 @@ from attachstore.errors import (
     ObjectMissingError,
     TooManyBytesError,
 )
+from attachstore.objects.backend import StoredObject
+from attachstore.objects.reading import StoredContent
 from attachstore.objects.store import Committed, ObjectStore
+from attachstore.objects.verification import read_block
 from attachstore.reference import Reference, check_name
 from attachstore.threads import CancelFlag
 
 REFERENCES_REMEMBERED_MAX = 10_000
 """About 5 MB; a runtime refers to what it attached a moment ago."""
+
+SIZES_REMEMBERED_MAX = 1000
+
+SAME_BLOCK_BYTES = 256 << 10
+"""Two blocks of it stay in a core's own cache while they are compared and hashed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,7 @@ class Attacher:
         self._objects = objects
         self._disk = disk
         self._decoders = decoders
+        self._by_size = _BySize()
         self.policy = policy
 
     def gatherer(self, where: str) -> Gatherer:
@@ -76,7 +86,8 @@ class Attacher:
 
     def put_file(self, cancel: CancelFlag, path: Path, claim: Claim) -> Committed:
         claim = _named_after(path, claim)  # refuses a name before the file is read
-        return self.put_content(cancel, self._copy_of(path, cancel), claim)
+        again = self._put_again(cancel, path, claim)
+        return again or self.put_content(cancel, self._copy_of(path, cancel), claim)
 
     def put_content(self, cancel: CancelFlag, content: Content, claim: Claim) -> Committed:
         """Admit and store it; while a decoder is at work, the bytes are on their way already."""
@@ -85,9 +96,38 @@ class Attacher:
             decoders = self._decoders.while_waiting(ahead.stage)
             attachment = self._admitted(cancel, content, claim, decoders)
             cancel.check()  # what decoded while its caller went away is not stored any more
-            return self._objects.commit(ahead.attachment(attachment), cancel)
+            committed = self._objects.commit(ahead.attachment(attachment), cancel)
         finally:
             ahead.close()
+        self._by_size.remember(committed.reference)
+        return committed
+
+    def _put_again(self, cancel: CancelFlag, path: Path, claim: Claim) -> Committed | None:
+        """The short way for a file that seems to be here: compared with the object, not copied.
+
+        None for all that is not plainly the same and good: the long way says what it is.
+        """
+        digest = self._by_size.find(self._disk, path)
+        if digest is None:
+            return None
+        try:
+            stored = self._objects.backend.open(digest)
+        except AttachstoreError:
+            return None
+        with stored:
+            attachment = self._found_again(cancel, path, claim, SameBytes(stored, digest))
+            return attachment and self._objects.commit_again(attachment, stored)
+
+    def _found_again(
+        self, cancel: CancelFlag, path: Path, claim: Claim, same: SameBytes
+    ) -> Attachment | None:
+        try:
+            content = read_file(self._disk, path, same, cancel)
+            attachment = self._admitted(cancel, content, claim, self._decoders)
+        except (AttachstoreError, DifferentError):
+            return None
+        cancel.check()
+        return attachment
 
     def admit_bytes(self, cancel: CancelFlag, data: bytes, claim: Claim) -> Attachment:
         return self.admit_content(cancel, self._content_of(data, claim), claim)
@@ -137,6 +177,72 @@ class Attacher:
             return self._objects.commit(attachment, cancel)
         finally:
             attachment.content.close()
+
+
+class DifferentError(Exception):
+    """Raised by SameBytes. Never reaches a caller."""
+
+
+class SameBytes:
+    """A Taker for bytes that should be those of `stored`, which hash to `digest`.
+
+    Nothing is kept of them: equal bytes need one hash between them, and no copy.
+    """
+
+    room_bytes = SAME_BLOCK_BYTES
+
+    def __init__(self, stored: StoredObject, digest: Digest) -> None:
+        self._stored = stored
+        self._digest = digest
+        self._buffer = bytearray(self.room_bytes)
+        self._hasher = Hasher()
+        self._size_bytes = 0
+
+    def write(self, block: memoryview) -> None:
+        """Raises DifferentError."""
+        filled = read_block(self._stored, memoryview(self._buffer)[: len(block)], self._size_bytes)
+        # A bytearray compares as memory does; a memoryview item by item.
+        ours = self._buffer if filled == len(self._buffer) else self._buffer[:filled]
+        if ours != block:  # pyright: ignore[reportUnnecessaryComparison] - any buffer will do
+            raise DifferentError
+        self._hasher.update(ours)
+        self._size_bytes += filled
+
+    def finish(self) -> Content:
+        """Raises DifferentError."""
+        if self._size_bytes != self._stored.size or self._hasher.digest() != self._digest:
+            raise DifferentError
+        return StoredContent(self._stored, self._digest, self._size_bytes)
+
+    def discard(self) -> None:
+        return
+
+
+class _BySize:
+    """Large objects that were attached lately: a file of the same size may be one again.
+
+    A guess that costs one block if it is wrong. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[int, Digest] = {}
+        self._guard = threading.Lock()
+
+    def remember(self, reference: Reference) -> None:
+        if reference.size <= MEMORY_BYTES_MAX:
+            return
+        with self._guard:
+            self._digests.pop(reference.size, None)
+            self._digests[reference.size] = reference.digest
+            if len(self._digests) > SIZES_REMEMBERED_MAX:
+                del self._digests[next(iter(self._digests))]
+
+    def find(self, disk: Disk, path: Path) -> Digest | None:
+        if not self._digests:
+            return None
+        with contextlib.suppress(OSError, ValueError):  # told by whoever reads the file
+            return self._digests.get(disk.status_followed(path).st_size)
+        return None
 
 
 class _Ahead:

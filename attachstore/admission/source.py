@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from attachstore.attachment import BytesContent, Content, Spool
 from attachstore.disk import BLOCK_BYTES, Disk
@@ -43,6 +43,23 @@ _KINDS = {
     stat.S_IFSOCK: "a socket",
     stat.S_IFLNK: "a link",
 }
+
+
+class Taker(Protocol):
+    """What a file is read into. Exactly one of `finish` and `discard` ends it."""
+
+    @property
+    def room_bytes(self) -> int:
+        """How many bytes to ask the source for, at most BLOCK_BYTES."""
+        ...
+
+    def write(self, block: memoryview) -> None:
+        """Take the next bytes; the buffer they are in is used again."""
+        ...
+
+    def finish(self) -> Content: ...
+
+    def discard(self) -> None: ...
 
 
 class Gatherer:
@@ -93,9 +110,7 @@ class Gatherer:
         return min(BLOCK_BYTES, self._bytes_max - self._size + 1)
 
 
-def read_file(
-    disk: Disk, path: Path, gatherer: Gatherer, cancel: CancelFlag | None = None
-) -> Content:
+def read_file(disk: Disk, path: Path, gatherer: Taker, cancel: CancelFlag | None = None) -> Content:
     """Read a regular file through `gatherer`, from one descriptor, and say if it changed.
 
     Links are followed once, to a regular file; anything else (also a pipe that nobody writes to)
@@ -120,7 +135,7 @@ def read_file(
 
 
 def _copy(
-    disk: Disk, descriptor: int, gatherer: Gatherer, cancel: CancelFlag | None, where: str
+    disk: Disk, descriptor: int, gatherer: Taker, cancel: CancelFlag | None, where: str
 ) -> None:
     before = _asking(where, disk.status_open, descriptor)
     _check_regular(before, where)

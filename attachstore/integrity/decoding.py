@@ -7,9 +7,7 @@ policy (a limit, a library that is not there, a worker that died) says nothing a
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
-from typing import cast
 
 from attachstore.admission.decoders import IN_PROCESS, Decoders
 from attachstore.admission.defect import Defect, Excess
@@ -25,7 +23,7 @@ from attachstore.errors import (
 )
 from attachstore.integrity.table import Claim
 from attachstore.objects.backend import StoredObject
-from attachstore.objects.reading import file_of
+from attachstore.objects.reading import StoredContent
 from attachstore.threads import CancelFlag
 
 PDF = "application/pdf"
@@ -72,7 +70,7 @@ class DeepCheck:
 
         Raises AttachstoreError where the medium did not answer.
         """
-        content = _StoredContent(stored, digest, claim.size)
+        content = StoredContent(stored, digest, claim.size)
         try:
             return self._ask(content, claim, cancel)
         except Excess as limit:
@@ -94,30 +92,3 @@ class DeepCheck:
         if claim.pages is not None and claim.media_type == PDF:
             return Decoded(pages=self._decoders.pages(content, cancel))
         return None
-
-
-class _StoredContent:
-    """A stored object as Content; closing it leaves the object open."""
-
-    def __init__(self, stored: StoredObject, digest: Digest, size_bytes: int) -> None:
-        self._stored = stored
-        self._digest = digest
-        self._size_bytes = size_bytes
-
-    @property
-    def digest(self) -> Digest:
-        return self._digest
-
-    @property
-    def size(self) -> int:
-        return self._size_bytes
-
-    def head(self, size: int) -> bytes:
-        with self.open() as reader:
-            return reader.read(min(size, self._size_bytes))
-
-    def open(self) -> io.BufferedIOBase:
-        return cast("io.BufferedIOBase", file_of(self._stored))
-
-    def close(self) -> None:
-        return

@@ -16,7 +16,7 @@ import dataclasses
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, TypeAlias, cast
 
 from attachstore.admission.probe import differences, probe
 from attachstore.digest import Digest
@@ -80,6 +80,33 @@ def held(wanted: Wanted, stored: StoredObject, cancel: CancelFlag | None) -> Rea
 def file_of(stored: StoredObject) -> BinaryIO:
     """The object as a seekable file; closing it leaves the object open."""
     return io.BufferedReader(OffsetReader(stored.read_into, stored.size))
+
+
+class StoredContent:
+    """A stored object as Content, to be admitted or decoded where it lies; its opener closes it."""
+
+    def __init__(self, stored: StoredObject, digest: Digest, size_bytes: int) -> None:
+        self._stored = stored
+        self._digest = digest
+        self._size_bytes = size_bytes
+
+    @property
+    def digest(self) -> Digest:
+        return self._digest
+
+    @property
+    def size(self) -> int:
+        return self._size_bytes
+
+    def head(self, size: int) -> bytes:
+        with self.open() as reader:
+            return reader.read(min(size, self._size_bytes))
+
+    def open(self) -> io.BufferedIOBase:
+        return cast("io.BufferedIOBase", file_of(self._stored))
+
+    def close(self) -> None:
+        return
 
 
 def differences_from(

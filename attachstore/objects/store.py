@@ -125,18 +125,16 @@ class ObjectStore:
             UnavailableError: the medium refused; nothing was promised.
             StoreLayoutError: something that can't be an object lies under its name.
         """
-        content, header = attachment.content, attachment.header
-        reference = Reference(
-            digest=content.digest,
-            size=content.size,
-            media_type=header.media_type,
-            width=header.width,
-            height=header.height,
-            frames=attachment.frames,
-            pages=attachment.pages,
-            name=attachment.name,
-        )
-        return Committed(reference, self._place(content, cancel))
+        return Committed(_reference_to(attachment), self._place(attachment.content, cancel))
+
+    def commit_again(self, attachment: Attachment, stored: StoredObject) -> Committed | None:
+        """As `commit`, for bytes that have just been hashed in `stored`, opened here.
+
+        None, and nothing is promised, if their name leads elsewhere by now. Raises as `commit`.
+        """
+        if not self.backend.confirm(attachment.content.digest, stored):
+            return None
+        return Committed(_reference_to(attachment), CommitOutcome.DUPLICATE)
 
     def stage(self, content: Content, cancel: CancelFlag | None = None) -> Content:
         """Bring the bytes on their way, durably, before it is known that they are admitted.
@@ -336,6 +334,20 @@ class ObjectStore:
         return StorageIOError(
             where=self.backend.location, reason=f"object {digest} keeps changing under our hands"
         )
+
+
+def _reference_to(attachment: Attachment) -> Reference:
+    content, header = attachment.content, attachment.header
+    return Reference(
+        digest=content.digest,
+        size=content.size,
+        media_type=header.media_type,
+        width=header.width,
+        height=header.height,
+        frames=attachment.frames,
+        pages=attachment.pages,
+        name=attachment.name,
+    )
 
 
 def _note(
