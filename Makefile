@@ -10,6 +10,8 @@ SHELL := bash
 FILES ?=
 WORKERS ?= 2
 SECONDS_EACH ?= 600
+MINUTES ?= 20
+PEERS := openai-agents disk-objectstore dulwich pydantic-ai-harness google-adk
 
 bin := .venv/bin
 pip := $(bin)/python -m pip --quiet --quiet --disable-pip-version-check --no-input --no-cache-dir
@@ -30,8 +32,8 @@ test: .venv/development programs ## every check that CI makes
 	@$(bin)/pytest --numprocesses $(WORKERS)
 
 .PHONY: bench
-bench: .venv/development ## ratios to the floor, measured on this disk
-	@$(bin)/python -m benchmarks
+bench: .venv/development ## ratios to floors and peers, and docs/performance.md from them; MINUTES=20
+	@$(bin)/python -m benchmarks --minutes $(MINUTES)
 
 .PHONY: proof
 proof: .venv/development programs ## every rig at full scale, and docs/reliability.md from it; hours
@@ -39,7 +41,8 @@ proof: .venv/development programs ## every rig at full scale, and docs/reliabili
 
 .PHONY: peers
 peers: .venv/development ## what the benchmarks compare with, in .peers only
-	@$(pip) install --upgrade --target .peers openai-agents
+	@$(pip) install --upgrade --target .peers $(PEERS) || for peer in $(PEERS); do \
+		$(pip) install --upgrade --target .peers $$peer || echo "Not installed: $$peer"; done
 
 .PHONY: fuzz
 fuzz: .venv/development ## damaged files against admission; SECONDS_EACH=3600, findings in .fuzz/

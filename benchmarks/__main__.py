@@ -1,35 +1,10 @@
-"""All benchmarks, one table: `python -m benchmarks [--quick] [--directory DIR]`."""
+"""All benchmarks: `python -m benchmarks [--quick] [--only NAME] [--minutes N] [--page]`.
 
-from benchmarks import (
-    append,
-    commit,
-    decoders,
-    duplicate,
-    events,
-    large,
-    listing,
-    read,
-    replay,
-    scan,
-    suffix,
-    write_behind,
-)
-from benchmarks.measure import Measure, main
+Prints one table, keeps what was found in docs/performance/results.json, and writes
+docs/performance.md from it. A benchmark that fails is named there, and the others go on.
+"""
 
-ALL: tuple[Measure, ...] = (
-    commit.measure,
-    large.measure,
-    duplicate.measure,
-    read.measure,
-    append.measure,
-    write_behind.measure,
-    events.measure,
-    replay.measure,
-    suffix.measure,
-    listing.measure,
-    scan.measure,
-    decoders.measure,
-)
+from benchmarks.runner import main
 
 if __name__ == "__main__":
-    main(*ALL)
+    main()

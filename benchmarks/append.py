@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from attachstore import Store
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 QUESTION = Question(
     text="append an event / append a line",
@@ -18,6 +18,7 @@ QUESTION = Question(
     target=1.25,
     ours_durable="durable: synced before it returns",
     floor_durable="durable: synced before it returns",
+    group="append",
 )
 EVENT_BYTES = 500
 
@@ -37,11 +38,7 @@ async def measure(plan: Plan) -> list[Row]:
                 os.write(descriptor, line)
                 os.fdatasync(descriptor)
 
-            ratios = await interleave(ours, floor, rounds=plan.choose(full=300, quick=3))
+            ratios = await interleave(ours, floor, rounds=plan.rounds(300))
     finally:
         os.close(descriptor)
     return [Row(question=QUESTION, size=f"{EVENT_BYTES} B", ratios=ratios)]
-
-
-if __name__ == "__main__":
-    main(measure)

@@ -10,14 +10,17 @@ all, until every object has a file of its own.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import sqlite3
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, noise, spent, text
 
-SIZES_BYTES = (4 << 10, 16 << 10, 100 << 10)
+SIZES_BYTES = (1 << 10, 4 << 10, 16 << 10, 100 << 10, 1 << 20)
+AIMED_BYTES = range(4 << 10, (100 << 10) + 1)
 
 FILE = Question(
     text="attach new bytes / durable file",
@@ -25,6 +28,7 @@ FILE = Question(
     target=0.5,
     ours_durable="durable: bytes and name synced",
     floor_durable="durable: bytes and name synced",
+    group="attach",
 )
 INTAKE = Question(
     text="attach new bytes, intake / durable file",
@@ -32,6 +36,15 @@ INTAKE = Question(
     target=0.5,
     ours_durable="durable: bytes synced in the intake, replayed by the next open",
     floor_durable="durable: bytes and name synced",
+    group="attach",
+)
+NOISE = Question(
+    text="attach bytes that only libmagic names / durable file",
+    floor="write, fsync, link, fsync directory",
+    target=None,
+    ours_durable="durable: bytes and name synced",
+    floor_durable="durable: bytes and name synced",
+    group="attach",
 )
 SUSTAINED = Question(
     text="attach 200 and close, intake / 200 durable files",
@@ -39,6 +52,7 @@ SUSTAINED = Question(
     target=1.0,
     ours_durable="durable: bytes and names synced",
     floor_durable="durable: bytes and names synced",
+    group="attach",
 )
 SQLITE = Question(
     text="attach new bytes / SQLite blob",
@@ -46,47 +60,73 @@ SQLITE = Question(
     target=1.0,
     ours_durable="durable: bytes and name synced",
     floor_durable="durable: write-ahead log synced",
+    group="attach",
 )
-
-
+INTAKE_SQLITE = dataclasses.replace(
+    SQLITE, text="attach new bytes, intake / SQLite blob", ours_durable=INTAKE.ours_durable
+)
 SUSTAINED_OBJECTS = 200
 
 
 async def measure(plan: Plan) -> list[Row]:
     rows = list[Row]()
-    rounds = plan.choose(full=100, quick=3)
     files = plan.directory / "files"
     files.mkdir()
-    database = _database(plan.directory / "blobs.sqlite")
     policy = AdmissionPolicy.any()
     async with (
         Store.open(plan.directory / "store", policy=policy) as store,
         Store.open(plan.directory / "intake", policy=policy, intake=True) as bursting,
     ):
-        for size_bytes in SIZES_BYTES:
-
-            async def ours(size_bytes: int = size_bytes) -> None:
-                await store.attach(noise(size_bytes))
-
-            async def intake(size_bytes: int = size_bytes) -> None:
-                await bursting.attach(noise(size_bytes))
-
-            async def file(size_bytes: int = size_bytes) -> None:
-                write_durably(files, noise(size_bytes))
-
-            async def sqlite(size_bytes: int = size_bytes) -> None:
-                database.execute("INSERT INTO blobs (bytes) VALUES (?)", [noise(size_bytes)])
-
-            size = kibibytes(size_bytes)
-            for question, side, floor in (
-                (FILE, ours, file),
-                (INTAKE, intake, file),
-                (SQLITE, ours, sqlite),
-            ):
-                ratios = await interleave(side, floor, rounds=rounds)
-                rows.append(Row(question=question, size=size, ratios=ratios))
-    database.close()
+        with contextlib.closing(_database(plan.directory / "blobs.sqlite")) as database:
+            for size_bytes in SIZES_BYTES[:1] if plan.quick else SIZES_BYTES:
+                rows += await _of_size(plan, size_bytes, store, bursting, files, database)
     return [*rows, await _sustained(plan, files)]
+
+
+async def _of_size(
+    plan: Plan,
+    size_bytes: int,
+    store: Store,
+    bursting: Store,
+    files: Path,
+    database: sqlite3.Connection,
+) -> list[Row]:
+    async def ours() -> None:
+        await store.attach(text(size_bytes))
+
+    async def unnamed() -> None:
+        await store.attach(noise(size_bytes))
+
+    async def intake() -> None:
+        await bursting.attach(text(size_bytes))
+
+    async def file() -> None:
+        write_durably(files, text(size_bytes))
+
+    async def sqlite() -> None:
+        database.execute("INSERT INTO blobs (bytes) VALUES (?)", [text(size_bytes)])
+
+    sides = [ours, intake, unnamed, file, sqlite]
+    each = await spent(sides, rounds=plan.rounds(100))
+    pairs = [
+        (FILE, ours, file),
+        (INTAKE, intake, file),
+        (SQLITE, ours, sqlite),
+        (INTAKE_SQLITE, intake, sqlite),
+        (NOISE, unnamed, file),
+    ]
+    return [
+        Row(
+            question=question
+            if size_bytes in AIMED_BYTES
+            else dataclasses.replace(question, target=None),
+            size=kibibytes(size_bytes),
+            ratios=tuple(
+                round_ns[sides.index(mine)] / round_ns[sides.index(theirs)] for round_ns in each
+            ),
+        )
+        for question, mine, theirs in pairs
+    ]
 
 
 async def _sustained(plan: Plan, files: Path) -> Row:
@@ -102,13 +142,13 @@ async def _sustained(plan: Plan, files: Path) -> Row:
         )
         async with opening as store:
             for _ in range(count):
-                await store.attach(noise(size_bytes))
+                await store.attach(text(size_bytes))
 
     async def floor() -> None:
         for _ in range(count):
-            write_durably(files, noise(size_bytes))
+            write_durably(files, text(size_bytes))
 
-    ratios = await interleave(ours, floor, rounds=plan.choose(full=8, quick=2))
+    ratios = await interleave(ours, floor, rounds=plan.rounds(8))
     return Row(question=SUSTAINED, size=kibibytes(size_bytes), ratios=ratios)
 
 
@@ -135,7 +175,3 @@ def _database(path: Path) -> sqlite3.Connection:
     database.execute("PRAGMA synchronous=FULL")
     database.execute("CREATE TABLE blobs (id INTEGER PRIMARY KEY, bytes BLOB)")
     return database
-
-
-if __name__ == "__main__":
-    main(measure)

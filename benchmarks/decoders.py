@@ -15,7 +15,7 @@ from attachstore import AdmissionPolicy
 from attachstore.admission import admit
 from attachstore.admission.pool import ProcessPool
 from attachstore.attachment import BytesContent
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes
 
 ALLOWED_S = 0.002
 
@@ -25,6 +25,7 @@ QUESTION = Question(
     target=1.0,
     ours_durable="nothing is stored",
     floor_durable="nothing is stored",
+    group="others",
 )
 
 
@@ -46,7 +47,7 @@ async def measure(plan: Plan) -> list[Row]:
                 while time.perf_counter() < deadline_s:
                     pass
 
-            ratios = await interleave(ours, floor, rounds=plan.choose(full=300, quick=3))
+            ratios = await interleave(ours, floor, rounds=plan.rounds(300))
             rows.append(Row(question=QUESTION, size=kibibytes(len(data)), ratios=ratios))
     finally:
         pool.close()
@@ -58,7 +59,3 @@ def picture(side: int) -> bytes:
     target = io.BytesIO()
     Image.effect_noise((side, side), 80).save(target, "PNG")
     return target.getvalue()
-
-
-if __name__ == "__main__":
-    main(measure)

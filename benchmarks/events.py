@@ -24,7 +24,7 @@ from typing import Any
 from attachstore import Store
 from attachstore.sessions import Session
 from benchmarks.append import EVENT_BYTES
-from benchmarks.measure import Plan, Question, Row, Side, main, spent
+from benchmarks.measure import Plan, Question, Row, Side, spent
 
 PEERS = Path(__file__).parents[1] / ".peers"
 APPENDED = 20
@@ -63,9 +63,7 @@ async def measure(plan: Plan) -> list[Row]:
         else:
             items = _items(peer, plan.directory / "peer.db")
             sides[PEER] = (APPENDED, await stack.enter_async_context(items))
-        each = await spent(
-            [side for _, side in sides.values()], rounds=plan.choose(full=60, quick=2)
-        )
+        each = await spent([side for _, side in sides.values()], rounds=plan.rounds(60))
     names = list(sides)
     per_event = {
         name: [round_ns[names.index(name)] / sides[name][0] for round_ns in each] for name in names
@@ -85,6 +83,7 @@ def _row(ours: str, theirs: str, target: float, per_event: dict[str, list[float]
         target=round(target, 2),
         ours_durable=OURS_DURABLE[ours],
         floor_durable="durable: synced one by one",
+        group="events",
     )
     pairs = zip(per_event[ours], per_event[theirs], strict=True)
     return Row(
@@ -169,7 +168,3 @@ def _peer_class() -> Any:
         return importlib.import_module("agents.memory.sqlite_session").SQLiteSession
     finally:
         sys.path.remove(str(PEERS))
-
-
-if __name__ == "__main__":
-    main(measure)

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
+from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, noise
 
 QUESTION = Question(
     text="attach a large file / copy it",
@@ -19,6 +19,7 @@ QUESTION = Question(
     target=1.1,
     ours_durable="durable: bytes and name synced",
     floor_durable="bytes synced, name not",
+    group="large",
 )
 
 
@@ -43,7 +44,7 @@ async def measure(plan: Plan) -> list[Row]:
                 os.fsync(file.fileno())  # else whoever syncs first pays for it
             copy.unlink(missing_ok=True)
 
-        rounds = plan.choose(full=12, quick=2)
+        rounds = plan.rounds(12)
         ratios = await interleave(ours, floor, rounds=rounds, prepare=prepare)
     return [Row(question=QUESTION, size=kibibytes(size_bytes), ratios=ratios)]
 
@@ -55,7 +56,3 @@ def copy_durably(source: Path, target: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-if __name__ == "__main__":
-    main(measure)

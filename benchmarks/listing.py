@@ -13,7 +13,7 @@ import dataclasses
 import time
 
 from attachstore import Store
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 IN_A_SECOND = Question(
     text="seconds to list 10 000 sessions",
@@ -21,6 +21,7 @@ IN_A_SECOND = Question(
     target=1.0,
     ours_durable="reads only",
     floor_durable="no call at all",
+    group="listing",
 )
 OF_CPU = dataclasses.replace(IN_A_SECOND, text="CPU seconds to list 10 000 sessions")
 GROWTH = Question(
@@ -29,6 +30,7 @@ GROWTH = Question(
     target=1.25,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="listing",
 )
 EVENTS = 4
 TASKS = 16
@@ -45,8 +47,8 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
         Store.open(plan.directory / f"{kind}-all", sessions=kind) as large,
         Store.open(plan.directory / f"{kind}-tenth", sessions=kind) as small,
     ):
-        await _fill(large, count)
-        await _fill(small, count // 10)
+        await fill(large, count)
+        await fill(small, count // 10)
 
         async def ours() -> None:
             start_s, start_cpu_s = time.perf_counter(), time.process_time()
@@ -58,7 +60,7 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
             for _ in range(10):
                 assert len(await small.sessions.list()) == count // 10
 
-        growth = await interleave(ours, floor, rounds=plan.choose(full=15, quick=2))
+        growth = await interleave(ours, floor, rounds=plan.rounds(15))
     answers = [
         (IN_A_SECOND, tuple(seconds[1:])),
         (OF_CPU, tuple(cpu_seconds[1:])),
@@ -74,7 +76,7 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
     ]
 
 
-async def _fill(store: Store, count: int) -> None:
+async def fill(store: Store, count: int) -> None:
     """Many at a time: each costs its syncs, which a journal groups."""
 
     async def fill(numbers: range) -> None:
@@ -86,7 +88,3 @@ async def _fill(store: Store, count: int) -> None:
             await session.close()
 
     await asyncio.gather(*(fill(range(first, count, TASKS)) for first in range(TASKS)))
-
-
-if __name__ == "__main__":
-    main(measure)

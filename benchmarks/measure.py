@@ -8,19 +8,13 @@ the round's quotient. A quotient survives a slow or busy machine, milliseconds d
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import os
 import random
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from benchmarks.place import best_place
 
 Side = Callable[[], Awaitable[None]]
 
@@ -31,10 +25,12 @@ class Question:
 
     text: str
     floor: str
-    target: float
-    """The quotient that the project aims for."""
+    target: float | None
+    """The quotient that the project aims for. None: it is there to explain others."""
     ours_durable: str
     floor_durable: str
+    group: str = ""
+    """The heading under which the page shows it: the title of a target, or a table of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +54,18 @@ class Row:
     @property
     def met(self) -> bool:
         """By the median: the 90th percentile is there to show how far to trust it."""
-        return self.median <= self.question.target
+        return self.question.target is None or self.median <= self.question.target
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """How often a comparison is made: `most` times, fewer when `seconds` are over, at least 3."""
+
+    most: int
+    seconds: float = 3600.0
+
+
+ROUNDS_MIN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +75,38 @@ class Plan:
     directory: Path
     quick: bool
     """Few rounds and small inputs, to see that everything runs. The figures mean nothing."""
+    seconds_each: float = 10.0
+    """What one comparison may take, so that all of them end in time."""
+    million: bool = False
+    """Also what takes a store of a million objects."""
+
+    def rounds(self, most: int) -> Rounds:
+        return Rounds(2 if self.quick else most, self.seconds_each)
 
     def choose(self, full: int, quick: int) -> int:
         return quick if self.quick else full
 
 
 async def interleave(
-    ours: Side, floor: Side, *, rounds: int, prepare: Callable[[], None] = lambda: None
+    ours: Side, floor: Side, *, rounds: Rounds, prepare: Callable[[], None] = lambda: None
 ) -> tuple[float, ...]:
-    """Time both sides `rounds` times; the quotient of each round. As `spent`."""
+    """Time both sides; the quotient of each round. As `spent`."""
     each = await spent([ours, floor], rounds=rounds, prepare=prepare)
     return tuple(ours_ns / floor_ns for ours_ns, floor_ns in each)
 
 
 async def spent(
-    sides: Sequence[Side], *, rounds: int, prepare: Callable[[], None] = lambda: None
+    sides: Sequence[Side], *, rounds: Rounds, prepare: Callable[[], None] = lambda: None
 ) -> list[tuple[int, ...]]:
     """Nanoseconds of each side, round by round, after one round that does not count.
 
     `prepare` is called before each round, outside the clock.
     """
     found = list[tuple[int, ...]]()
-    for _ in range(rounds + 1):
+    end_s = time.monotonic() + rounds.seconds
+    while len(found) <= rounds.most:
+        if len(found) > ROUNDS_MIN and time.monotonic() > end_s:
+            break
         prepare()
         spent_ns = [0] * len(sides)
         for index in random.sample(range(len(sides)), len(sides)):
@@ -105,7 +122,12 @@ def noise(size_bytes: int) -> bytes:
     return b"\x01noise\x01\n" + os.urandom(size_bytes - 8)
 
 
-def table(rows: list[Row]) -> str:
+def text(size_bytes: int) -> bytes:
+    """Text that is nowhere else: what most attachments of an agent are."""
+    return os.urandom((size_bytes + 1) // 2).hex().encode()[:size_bytes]
+
+
+def table(rows: Sequence[Row]) -> str:
     """All answers, one line each, and below what each was compared with."""
     head = ("question", "size", "median", "p90", "target", "", "n")
     body = [
@@ -114,8 +136,8 @@ def table(rows: list[Row]) -> str:
             row.size,
             f"{row.median:.2f}",
             f"{row.p90:.2f}",
-            f"<= {row.question.target:g}",
-            "met" if row.met else "NOT MET",
+            "" if row.question.target is None else f"<= {row.question.target:g}",
+            "" if row.question.target is None else "met" if row.met else "NOT MET",
             str(len(row.ratios)),
         )
         for row in rows
@@ -140,32 +162,3 @@ def kibibytes(size_bytes: int) -> str:
 
 
 Measure = Callable[[Plan], Awaitable[list[Row]]]
-
-
-def main(*measures: Measure) -> None:
-    """Run benchmarks one after the other and print one table."""
-    parser = argparse.ArgumentParser(description="Ratios to a floor measured in the same run.")
-    parser.add_argument("--quick", action="store_true", help="see that everything runs")
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        default=Path.cwd(),
-        help="where to work; its file system decides the figures unless a loop image can be made",
-    )
-    given = parser.parse_args()
-    with best_place(given.directory) as place:
-        rows = asyncio.run(measure_all(measures, place.directory, quick=given.quick))
-        print(table(rows))
-        print(f"\nmeasured on {place.described}; {os.cpu_count()} cores")
-        if given.quick:
-            print("quick mode: the figures mean nothing")
-
-
-async def measure_all(measures: Iterable[Measure], directory: Path, *, quick: bool) -> list[Row]:
-    """The rows of all benchmarks, each run in an empty folder of its own in `directory`."""
-    rows = list[Row]()
-    for measure in measures:
-        with tempfile.TemporaryDirectory(dir=directory) as folder:
-            print(f"{measure.__module__} ...", file=sys.stderr)
-            rows += await measure(Plan(directory=Path(folder), quick=quick))
-    return rows

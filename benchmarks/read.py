@@ -13,7 +13,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, main, noise
+from benchmarks.measure import Plan, Question, Rounds, Row, interleave, kibibytes, noise
 
 SMALL = Question(
     text="verified read / read + hash in a thread",
@@ -21,6 +21,7 @@ SMALL = Question(
     target=1.5,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="read",
 )
 LARGE = Question(
     text="verified read / read + hash",
@@ -28,25 +29,26 @@ LARGE = Question(
     target=1.1,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="read",
 )
 
 
 async def measure(plan: Plan) -> list[Row]:
     async with Store.open(plan.directory / "store", policy=AdmissionPolicy.any()) as store:
         return [
-            await _read(store, plan, SMALL, 16 << 10, rounds=plan.choose(full=300, quick=3)),
+            await _read(store, plan, SMALL, 16 << 10, rounds=plan.rounds(300)),
             await _read(
                 store,
                 plan,
                 LARGE,
                 plan.choose(full=64 << 20, quick=1 << 20),
-                rounds=plan.choose(full=20, quick=2),
+                rounds=plan.rounds(20),
             ),
         ]
 
 
 async def _read(
-    store: Store, plan: Plan, question: Question, size_bytes: int, *, rounds: int
+    store: Store, plan: Plan, question: Question, size_bytes: int, *, rounds: Rounds
 ) -> Row:
     data = noise(size_bytes)
     path = plan.directory / f"file-{size_bytes}"
@@ -72,7 +74,3 @@ def read_and_hash(path: Path) -> tuple[bytes, bytes]:
     """What somebody would write without attachstore."""
     data = path.read_bytes()
     return data, blake3(data).digest()
-
-
-if __name__ == "__main__":
-    main(measure)

@@ -14,7 +14,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from attachstore import Store
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 QUESTION = Question(
     text="replay a session / parse and hash its lines",
@@ -22,6 +22,7 @@ QUESTION = Question(
     target=0.75,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="replay",
 )
 APPEND_EVENTS = 1000
 
@@ -31,7 +32,7 @@ async def measure(plan: Plan) -> list[Row]:
     async with Store.open(plan.directory / "store") as store:
         session = await store.sessions.create("s-1")
         for _ in range(events // APPEND_EVENTS):
-            await session.append_many([("message", _message()) for _ in range(APPEND_EVENTS)])
+            await session.append_many([("message", message()) for _ in range(APPEND_EVENTS)])
         await session.close()
         (log,) = (plan.directory / "store" / "sessions").rglob("log.jsonl")
 
@@ -44,7 +45,7 @@ async def measure(plan: Plan) -> list[Row]:
         async def floor() -> None:
             assert parse_and_hash(log) == events + 1
 
-        ratios = await interleave(ours, floor, rounds=plan.choose(full=7, quick=2))
+        ratios = await interleave(ours, floor, rounds=plan.rounds(7))
     return [Row(question=QUESTION, size=f"{events} events", ratios=ratios)]
 
 
@@ -59,7 +60,7 @@ def parse_and_hash(path: Path) -> int:
     return lines
 
 
-def _message() -> dict[str, object]:
+def message() -> dict[str, object]:
     """About 400 bytes, as an agent's turns are: some structure, some text."""
     return {
         "role": "assistant",
@@ -67,7 +68,3 @@ def _message() -> dict[str, object]:
         "usage": {"input_tokens": 1200, "output_tokens": 85},
         "model": "example-1",
     }
-
-
-if __name__ == "__main__":
-    main(measure)

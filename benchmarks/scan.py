@@ -17,7 +17,7 @@ from blake3 import blake3
 from PIL import Image
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 QUESTION = Question(
     text="scan objects and logs / hash the files",
@@ -25,6 +25,7 @@ QUESTION = Question(
     target=1.15,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="scan",
 )
 # Per 100 objects: what an agent's attachments look like, small ones first.
 TEXT_BYTES = (*[4 << 10] * 40, *[64 << 10] * 20, *[512 << 10] * 9, 4 << 20)
@@ -53,7 +54,7 @@ async def measure(plan: Plan) -> list[Row]:
         async def floor() -> None:
             hash_all(files)
 
-        ratios = await interleave(ours, floor, rounds=plan.choose(full=9, quick=2))
+        ratios = await interleave(ours, floor, rounds=plan.rounds(9))
     return [Row(question=QUESTION, size=f"{len(files)} objects", ratios=ratios)]
 
 
@@ -92,7 +93,3 @@ def _image(side: int) -> bytes:
         file, "PNG", compress_level=1
     )
     return file.getvalue()
-
-
-if __name__ == "__main__":
-    main(measure)

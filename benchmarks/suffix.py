@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from attachstore import Store
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 QUESTION = Question(
     text="read the last 10 events, 100 times / read all, once",
@@ -17,6 +17,7 @@ QUESTION = Question(
     target=1.0,
     ours_durable="reads only",
     floor_durable="reads only",
+    group="others",
 )
 APPEND_EVENTS = 10_000
 LAST = 10
@@ -28,7 +29,7 @@ async def measure(plan: Plan) -> list[Row]:
 
 
 async def _measure(plan: Plan, kind: str) -> list[Row]:
-    events = plan.choose(full=1_000_000, quick=20_000)
+    events = plan.choose(full=1_000_000, quick=10_000)
     async with Store.open(plan.directory / kind, sessions=kind) as store:
         session = await store.sessions.create("s-1")
         for _ in range(events // APPEND_EVENTS):
@@ -48,10 +49,6 @@ async def _measure(plan: Plan, kind: str) -> list[Row]:
                 seen += 1
             assert seen == events
 
-        ratios = await interleave(ours, floor, rounds=plan.choose(full=3, quick=2))
+        ratios = await interleave(ours, floor, rounds=plan.rounds(3))
     question = dataclasses.replace(QUESTION, text=f"{QUESTION.text}: {kind}")
     return [Row(question=question, size=f"{events} events", ratios=ratios)]
-
-
-if __name__ == "__main__":
-    main(measure)

@@ -12,7 +12,7 @@ import os
 
 from attachstore import Store
 from benchmarks.append import EVENT_BYTES
-from benchmarks.measure import Plan, Question, Row, interleave, main
+from benchmarks.measure import Plan, Question, Row, interleave
 
 QUESTION = Question(
     text="emit an event, flush at the end / append a line",
@@ -20,6 +20,7 @@ QUESTION = Question(
     target=0.05,
     ours_durable="durable: all of them after the flush",
     floor_durable="durable: synced one by one",
+    group="events",
 )
 
 
@@ -42,12 +43,8 @@ async def measure(plan: Plan) -> list[Row]:
                     os.write(descriptor, line)
                     os.fdatasync(descriptor)
 
-            ratios = await interleave(ours, floor, rounds=plan.choose(full=30, quick=2))
+            ratios = await interleave(ours, floor, rounds=plan.rounds(30))
     finally:
         os.close(descriptor)
     per_event = tuple(ratio * floor_events / ours_events for ratio in ratios)
     return [Row(question=QUESTION, size=f"{EVENT_BYTES} B", ratios=per_event)]
-
-
-if __name__ == "__main__":
-    main(measure)

@@ -10,14 +10,32 @@ from pathlib import Path
 import pytest
 
 from benchmarks import events
-from benchmarks.__main__ import ALL
-from benchmarks.measure import Measure, Plan, Question, Row, interleave, kibibytes, table
+from benchmarks.measure import (
+    ROUNDS_MIN,
+    Measure,
+    Plan,
+    Question,
+    Rounds,
+    Row,
+    interleave,
+    kibibytes,
+    table,
+)
+from benchmarks.peers.catalog import CATALOG
+from benchmarks.peers.peer import AbsentError, Peer, sync
 from benchmarks.place import best_place
+from benchmarks.runner import ALL
 
 ROOT = Path(__file__).parents[2]
 QUESTION = Question(
     text="ours / theirs", floor="theirs", target=1.5, ours_durable="durable", floor_durable="lost"
 )
+
+
+@pytest.fixture(autouse=True)
+def path_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that was looked for puts its folder on the path for as long as the process lives."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 @pytest.mark.parametrize("measure", ALL, ids=lambda measure: measure.__module__)
@@ -31,7 +49,7 @@ async def test_each_benchmark_answers_with_finite_ratios(measure: Measure, tmp_p
         assert row.question.text in table(rows)
 
 
-NO_BENCHMARKS = {"__init__", "__main__", "measure", "place", "let_in"}
+NO_BENCHMARKS = {"__init__", "__main__", "measure", "place", "runner", "let_in"}
 """What benchmarks are made of, and a comparison that needs other stores and has no ratio."""
 
 
@@ -44,13 +62,19 @@ def test_every_script_is_part_of_the_one_table() -> None:
 
 
 def test_one_script_alone_prints_its_table_and_where_it_ran(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks.append", "--quick", "--directory", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks", "--quick", "--only", "append"]
 
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    done = subprocess.run(
+        [*command, "--directory", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
-    assert output.startswith("question")
-    assert "append an event" in output
-    assert "measured on" in output
+    assert done.stdout.startswith("question")
+    assert "append an event" in done.stdout
+    assert "measured on" in done.stderr
     assert [*tmp_path.iterdir()] == []
 
 
@@ -63,12 +87,34 @@ async def test_both_sides_run_in_every_round_and_not_always_in_the_same_order() 
     async def floor() -> None:
         order.append("floor")
 
-    ratios = await interleave(ours, floor, rounds=50, prepare=lambda: order.append("|"))
+    ratios = await interleave(ours, floor, rounds=Rounds(50), prepare=lambda: order.append("|"))
 
     rounds = "".join(f"{name} " for name in order).split("| ")[1:]
     assert len(ratios) == 50
     assert set(rounds) == {"ours floor ", "floor ours "}
     assert len(rounds) == 51
+
+
+async def test_rounds_end_when_their_time_is_over_but_not_before_a_few() -> None:
+    async def side() -> None: ...
+
+    assert len(await interleave(side, side, rounds=Rounds(1000, seconds=0.0))) == ROUNDS_MIN
+
+
+@pytest.mark.parametrize("peer", CATALOG, ids=lambda peer: peer.name)
+async def test_a_peer_gives_back_what_it_was_given(peer: Peer, tmp_path: Path) -> None:
+    """Those that are installed; `make peers` does, and a test run need not."""
+    data = b"given" * 1000
+    try:
+        async with peer.open(tmp_path) as opened:
+            key = await opened.put(data)
+            assert await opened.read(key) == data
+            assert await opened.read(await opened.put(data)) == data
+            if not peer.syncs:
+                assert sum(path.stat().st_size for path in opened.files(key)) > 0
+                sync(opened.files(key))
+    except AbsentError as error:
+        assert "make peers" in str(error) or "PATH" in str(error)  # noqa: PT017 - an answer too
 
 
 PEER = """

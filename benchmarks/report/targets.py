@@ -1,0 +1,184 @@
+"""What the project aims for, and for what it does not reach, why: where the time goes.
+
+The reasons stand on the page only where a run did not meet the target; they point at the rows of
+benchmarks/steps.py, which every run measures again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    group: str
+    """Of the questions that answer it."""
+    what: str
+    against: str
+    goal: str
+    why_not: str
+    """The explanation, should it not be met: where the time goes, and what the floor is."""
+
+
+TARGETS = (
+    Target(
+        group="attach",
+        what="attach 4 - 100 KiB, one writer",
+        against="write, fsync, link, fsync directory; a SQLite blob in WAL, FULL",
+        goal="<= 0.5 x the file, and faster than SQLite",
+        why_not=(
+            "Without the intake an object is a durable file, so 1 is the floor: two "
+            "commits of the file system's journal, of which none can go. With the "
+            "intake one `fdatasync` over zeros is the floor (`attach 16 KiB: write "
+            "into a zero-filled file, fdatasync` below), and on top come what SQLite "
+            "does not do: the type is found and probed, the bytes are hashed, and the "
+            "call goes to a thread and back so that the caller's loop goes on. Those "
+            "are processor time, which weighs the more the faster the disk syncs. An "
+            "object that comes alone is written as a file even with the intake: the "
+            "thread that gives files to what an intake holds would cost it more. Bytes"
+            " that only libmagic can name wait for its worker process as well."
+        ),
+    ),
+    Target(
+        group="concurrent",
+        what="attach 16 KiB, 32 tasks, and `attach_many` of 1 000",
+        against="ours, one writer, one by one",
+        goal="<= 1/6 of the time, that is 6 x the throughput",
+        why_not=(
+            "Tasks share the file system's commits, but not Python's lock: admission, "
+            "hashing and the bookkeeping of a call are processor time that runs one at"
+            " a time (`attach 16 KiB: sniff and probe the text`, `to a thread and "
+            "back`), and their sum is the floor of many tasks once no one waits for "
+            "the disk. As a file each object also makes a name, which the file system "
+            "does one by one. The faster the disk syncs, the less there is to share: "
+            "on this machine a durable file costs little more than the processor time "
+            "of an attach."
+        ),
+    ),
+    Target(
+        group="large",
+        what="attach a 64 MiB file",
+        against="cp and fsync of the copy",
+        goal="<= 1.1 x",
+        why_not=(
+            "Both wait for the same bytes to reach the disk; what is on top is one "
+            "pass of BLAKE3 and the name's sync."
+        ),
+    ),
+    Target(
+        group="duplicate",
+        what="duplicate of 64 MiB",
+        against="BLAKE3 of the file, mapped, all cores",
+        goal="<= 1.2 x",
+        why_not=(
+            "A duplicate hashes two files, the one offered and the one stored, since a"
+            " name is no proof; the floor hashes one. On a machine whose cores are all"
+            " busy with the first, twice the floor is what two passes cost."
+        ),
+    ),
+    Target(
+        group="read",
+        what="verified read 16 KiB / 64 MiB",
+        against="open, read, BLAKE3 in one `run_in_executor` call / in memory",
+        goal="<= 1.5 x / <= 1.1 x",
+        why_not=(
+            "The floor is mostly the way to a thread and back. Ours opens below the "
+            "root link by link, asks for the file's kind and size, hashes, probes the "
+            "header and compares it with the reference: see `read 16 KiB` below."
+        ),
+    ),
+    Target(
+        group="scan",
+        what="scan of 10 000 mixed objects",
+        against="hashing the same files, a thread per core",
+        goal="<= 1.15 x, memory bounded",
+        why_not=(
+            "Besides hashing, every object is opened below its shard, checked for "
+            "kind, mode and links, every log is read, and each picture's header is "
+            "compared with what the log says, in Python and under its lock."
+        ),
+    ),
+    Target(
+        group="append",
+        what="durable append of a 500 B event",
+        against="write and fdatasync in plain Python",
+        goal="<= 1.25 x (with room of zeros at the log's end)",
+        why_not=(
+            "The sync itself is cheaper than the floor's, as the file keeps its length"
+            " (`append 500 B: write into a zero-filled file, fdatasync`). What is on "
+            "top is the way to a thread and back, and the event's check, encoding and "
+            "chain: processor time, which weighs more where syncs are cheap."
+        ),
+    ),
+    Target(
+        group="replay",
+        what="replay of a long session, chain checked",
+        against="`json.loads` and BLAKE3 of each line",
+        goal="<= 0.75 x",
+        why_not=(
+            "The lines are decoded and hashed faster than by the floor; every event "
+            "then crosses from a thread to the caller's loop, in blocks, and becomes "
+            "an object there."
+        ),
+    ),
+    Target(
+        group="peers",
+        what="the same work with other stores, at equal durability",
+        against="each peer, called directly",
+        goal="faster than every one: < 1 x",
+        why_not=(
+            "Peers are called in the caller's own thread, as their API is; ours leaves"
+            " the loop free, which costs the way to a thread and back (see `steps`), "
+            "most of a small read. Ours alone finds and probes the type, hashes a "
+            "duplicate's stored bytes again and syncs them, and compares what it reads"
+            " with the reference. SQLite and packs put many objects into one file and "
+            "so need one commit where a file of its own needs two; that a store can be"
+            " read and mended with plain tools is worth that to us."
+        ),
+    ),
+    Target(
+        group="events",
+        what="durable and emitted events beside other ways",
+        against="a line and fdatasync, a row of SQLite, OpenAI Agents' SQLiteSession",
+        goal="append <= 1.54 x the line, <= 1 x the others; emit <= 0.05 x",
+        why_not="As for the append: processor time in Python beside a sync that is cheap here.",
+    ),
+    Target(
+        group="many small",
+        what="10 000 texts of 1 KiB (case 151)",
+        against="ours, one by one; the first tenth",
+        goal="a batch is cheaper, nothing grows with the number",
+        why_not=(
+            "Single figures, not repeated: a neighbour on the machine shows in them. "
+            "The counts of syncs do not vary."
+        ),
+    ),
+    Target(
+        group="growth",
+        what="1 000 to 100 000 objects in one store",
+        against="the smallest of them",
+        goal="<= 1.25 x, a scan's memory <= 1.5 x",
+        why_not=(
+            "Directories with more entries take the file system longer to find a name "
+            "in, and their blocks are read once. A scan keeps 50 bytes for each "
+            "object."
+        ),
+    ),
+    Target(
+        group="listing",
+        what="list 10 000 sessions",
+        against="one second; a tenth of them, ten times",
+        goal="< 1 s, <= 1.25 x",
+        why_not=(
+            "Seconds depend on the machine and on what else it does; the CPU seconds "
+            "are this process's own."
+        ),
+    ),
+    Target(
+        group="others",
+        what="reading the end of a long session; a worker for a small picture",
+        against="as each row says",
+        goal="as each row says",
+        why_not="See the rows.",
+    ),
+)
