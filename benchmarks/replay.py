@@ -28,7 +28,7 @@ APPEND_EVENTS = 1000
 
 
 async def measure(plan: Plan) -> list[Row]:
-    events = plan.choose(full=100_000, quick=2_000)
+    events = plan.choose(full=1_000_000 if plan.million else 100_000, quick=2_000)
     async with Store.open(plan.directory / "store") as store:
         session = await store.sessions.create("s-1")
         for _ in range(events // APPEND_EVENTS):

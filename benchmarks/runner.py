@@ -109,11 +109,10 @@ def main() -> None:
                 kept.outcomes[outcome.benchmark] = outcome
                 if not given.quick:
                     results.save(kept)  # what is interrupted keeps what it has
+                    page.write(kept)
             print(f"measured on {place.described}", file=sys.stderr)
     print(table(rows))
     print("quick mode: the figures mean nothing" if given.quick else page.PAGE)
-    if not given.quick:
-        page.write(kept)
 
 
 def _arguments() -> Any:

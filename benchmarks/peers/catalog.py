@@ -10,10 +10,12 @@ import subprocess
 
 from benchmarks.peers.files import FILES
 from benchmarks.peers.git import GIT
+from benchmarks.peers.npm import NPM
+from benchmarks.peers.npm import version as npm_version
 from benchmarks.peers.peer import PEERS, Peer
 from benchmarks.peers.stores import STORES
 
-CATALOG: tuple[Peer, ...] = (*FILES, *GIT, *STORES)
+CATALOG: tuple[Peer, ...] = (*FILES, *GIT, *STORES, *NPM)
 PACKAGES = ("disk-objectstore", "dulwich", "google-adk", "openai-agents", "pydantic-ai-harness")
 PROGRAMS = ("git", "cp", "sha256sum", "b3sum")
 
@@ -22,7 +24,7 @@ def versions() -> dict[str, str]:
     """Name and version of everything that is compared with; `absent` where it is not there."""
     found = {name: _package(name) for name in PACKAGES}
     found |= {name: _program(name) for name in PROGRAMS}
-    return {**found, "SQLite": sqlite3.sqlite_version}
+    return {**found, "cacache": npm_version(), "SQLite": sqlite3.sqlite_version}
 
 
 def _package(name: str) -> str:
