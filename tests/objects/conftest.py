@@ -1,28 +1,12 @@
-"""Places for tests that make many small files and do not care which file system they are on."""
+"""Places for what tests of objects have in common."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.objects.samples import make_store
-
-_MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory where there is one, else an ordinary one."""
-    if not _MEMORY.is_dir():
-        yield tmp_path
-        return
-    directory = Path(tempfile.mkdtemp(prefix="attachstore-", dir=_MEMORY))
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture

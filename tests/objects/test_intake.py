@@ -285,6 +285,20 @@ def test_after_a_failed_sync_nothing_more_is_promised(root: Path) -> None:
         assert next_store.read(reference(OTHER)) == OTHER, "it was acknowledged"
 
 
+def become(root: Path, template: Path) -> None:
+    """As the template; its directories stay, which are many."""
+    if not root.exists():
+        shutil.copytree(template, root)
+        return
+    for place, _, files in os.walk(root):
+        for name in files:
+            Path(place, name).unlink()
+    shutil.rmtree(root / "intake", ignore_errors=True)
+    for path in template.iterdir():
+        if path.is_file():
+            shutil.copy2(path, root)
+
+
 @pytest.mark.parametrize("effect", ["none", "half", "done"])
 @pytest.mark.parametrize("sticky", [False, True])
 def test_every_call_may_fail(memory_path: Path, effect: Effect, *, sticky: bool) -> None:
@@ -293,8 +307,7 @@ def test_every_call_may_fail(memory_path: Path, effect: Effect, *, sticky: bool)
     make_store(template)
     before = open_descriptors()
     for disk in failing_disks(effect=effect, sticky=sticky):
-        shutil.rmtree(root, ignore_errors=True)
-        shutil.copytree(template, root)
+        become(root, template)
         acknowledged: list[bytes] = []
         try:
             store = open_intake_store(root, disk)

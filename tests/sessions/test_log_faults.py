@@ -49,10 +49,10 @@ def job(request: pytest.FixtureRequest) -> Job:
 
 @pytest.mark.parametrize("kind", [Disk, NamedDisk], ids=["unnamed", "named"])
 def test_a_power_cut_at_any_call_costs_nothing_that_was_promised(
-    job: Job, kind: type[Disk], tmp_path: Path
+    job: Job, kind: type[Disk], memory_path: Path
 ) -> None:
     """Unsynced blocks, sizes and names are lost one by one, or zeros; no tail is called damage."""
-    root = tmp_path / "disk"
+    root = memory_path / "disk"
     root.mkdir()
     place = JsonlPlace(root)
     job.prepare(place)
@@ -62,16 +62,16 @@ def test_a_power_cut_at_any_call_costs_nothing_that_was_promised(
     logs.close()
 
     states = 0
-    for state, promises in disk.crash_moments(into=tmp_path):
+    for state, promises in disk.crash_moments(into=memory_path):
         check(job, state, promises)
         states += 1
 
     assert states > len(disk.acknowledged)
 
 
-def test_what_a_loader_found_survives_although_its_writer_never_synced(tmp_path: Path) -> None:
+def test_what_a_loader_found_survives_although_its_writer_never_synced(memory_path: Path) -> None:
     """The writer was killed before its sync. Whoever reports its event must have synced it."""
-    root = tmp_path / "disk"
+    root = memory_path / "disk"
     root.mkdir()
     JOBS[1].prepare(JsonlPlace(root))
     disk = PowerLossDisk(root)
@@ -89,16 +89,16 @@ def test_what_a_loader_found_survives_although_its_writer_never_synced(tmp_path:
 
     assert (fork.head, head) == (3, 3)
     both = Job("both", JOBS[1].prepare, JOBS[1].work, {"s-1": [0, 1, 2], "s-2": [0, 1, 2]})
-    for state, promises in disk.crash_moments(into=tmp_path):
+    for state, promises in disk.crash_moments(into=memory_path):
         check(both, state, promises)
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_loader_makes_the_name_durable_that_its_maker_did_not_come_to(
-    number: int, tmp_path: Path
+    number: int, memory_path: Path
 ) -> None:
     """The maker was killed between link and sync; what is appended now is promised all the same."""
-    root = tmp_path / "disk"
+    root = memory_path / "disk"
     root.mkdir()
     JsonlPlace(root)
     disk = PowerLossDisk(root)
@@ -123,21 +123,21 @@ def test_a_loader_makes_the_name_durable_that_its_maker_did_not_come_to(
     logs.close()
 
     job = Job("killed", JOBS[0].prepare, JOBS[0].work, {"s-1": [0, 1]})
-    for state, promises in disk.crash_moments(into=tmp_path):
+    for state, promises in disk.crash_moments(into=memory_path):
         check(job, state, promises)
 
 
-def test_a_loader_believes_the_medium_not_the_cache(tmp_path: Path) -> None:
+def test_a_loader_believes_the_medium_not_the_cache(memory_path: Path) -> None:
     """After a failed write-back the cache shows what the medium lost: sync, drop, then read."""
-    JOBS[1].prepare(place := JsonlPlace(tmp_path))
-    disk = RecordingDisk(tmp_path, methods={"sync_file", "drop_cache", "read_into"})
-    logs = SessionLogs(JsonlPlace(tmp_path, disk).medium(), confirm)
+    JOBS[1].prepare(place := JsonlPlace(memory_path))
+    disk = RecordingDisk(memory_path, methods={"sync_file", "drop_cache", "read_into"})
+    logs = SessionLogs(JsonlPlace(memory_path, disk).medium(), confirm)
 
     logs.load("s-1")
 
     assert [call for call, _ in disk.trace][:3] == ["sync_file", "drop_cache", "read_into"]
     disk.trace.clear()
-    SessionLogs(JsonlPlace(tmp_path, disk).medium(), confirm).fork("s-1", id="s-2")
+    SessionLogs(JsonlPlace(memory_path, disk).medium(), confirm).fork("s-1", id="s-2")
     assert [call for call, _ in disk.trace][:3] == ["sync_file", "drop_cache", "read_into"]
     assert place.read("s-2")
 
@@ -148,12 +148,12 @@ def test_a_loader_believes_the_medium_not_the_cache(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for-ever"])
 @pytest.mark.parametrize("effect", ["none", "done", "half"])
 def test_an_error_at_any_call_costs_nothing_that_was_promised(
-    job: Job, effect: Any, sticky: bool, tmp_path: Path
+    job: Job, effect: Any, sticky: bool, memory_path: Path
 ) -> None:
     """Nothing but our own errors comes out, no descriptor stays, and a retry is served."""
     open_before = descriptors()
     for number, disk in enumerate(failing_disks(effect=effect, sticky=sticky, disk=UnsyncedDisk())):
-        root = tmp_path / str(number)
+        root = memory_path / str(number)
         root.mkdir()
         job.prepare(JsonlPlace(root, UnsyncedDisk()))
         logs = open_logs(root, disk)
@@ -167,9 +167,9 @@ def test_an_error_at_any_call_costs_nothing_that_was_promised(
         assert descriptors() == open_before, disk.landed
 
 
-def test_short_reads_and_writes_are_no_errors(job: Job, tmp_path: Path) -> None:
+def test_short_reads_and_writes_are_no_errors(job: Job, memory_path: Path) -> None:
     for number, disk in enumerate(failing_disks(effect="short", sticky=True, disk=UnsyncedDisk())):
-        root = tmp_path / str(number)
+        root = memory_path / str(number)
         root.mkdir()
         job.prepare(JsonlPlace(root, UnsyncedDisk()))
         logs = open_logs(root, disk)
@@ -183,11 +183,11 @@ def test_short_reads_and_writes_are_no_errors(job: Job, tmp_path: Path) -> None:
             break
 
 
-def test_a_failed_append_poisons_the_session_until_it_is_loaded_again(tmp_path: Path) -> None:
+def test_a_failed_append_poisons_the_session_until_it_is_loaded_again(memory_path: Path) -> None:
     """The kernel says OK to a second sync, so the same writer may not go on."""
-    JOBS[1].prepare(JsonlPlace(tmp_path))
+    JOBS[1].prepare(JsonlPlace(memory_path))
     disk = FailingDisk(1, methods={"sync_data"})
-    logs = open_logs(tmp_path, disk)
+    logs = open_logs(memory_path, disk)
     log = logs.load("s-1")
 
     with pytest.raises(StorageIOError):
@@ -203,10 +203,10 @@ def test_a_failed_append_poisons_the_session_until_it_is_loaded_again(tmp_path: 
     logs.close()
 
 
-def test_a_full_disk_leaves_half_a_line_that_the_next_load_cuts(tmp_path: Path) -> None:
-    JOBS[1].prepare(place := JsonlPlace(tmp_path))
+def test_a_full_disk_leaves_half_a_line_that_the_next_load_cuts(memory_path: Path) -> None:
+    JOBS[1].prepare(place := JsonlPlace(memory_path))
     disk = FailingDisk(2, methods={"write"}, error=errno.ENOSPC, effect="half")
-    logs = open_logs(tmp_path, disk)
+    logs = open_logs(memory_path, disk)
     log = logs.load("s-1")  # the first write is the lock's text
 
     with pytest.raises(StorageFullError):
@@ -217,24 +217,26 @@ def test_a_full_disk_leaves_half_a_line_that_the_next_load_cuts(tmp_path: Path) 
     logs.close()
 
 
-def test_a_first_append_can_be_tried_again_after_a_full_disk(tmp_path: Path) -> None:
+def test_a_first_append_can_be_tried_again_after_a_full_disk(memory_path: Path) -> None:
     """Nothing of the log had become visible, so there is nothing to doubt."""
-    JsonlPlace(tmp_path)
-    logs = open_logs(tmp_path, FailingDisk(2, methods={"write"}, error=errno.ENOSPC))
+    JsonlPlace(memory_path)
+    logs = open_logs(memory_path, FailingDisk(2, methods={"write"}, error=errno.ENOSPC))
     log = logs.create("s-1")
 
     with pytest.raises(StorageFullError):
         log.append("message", 1)
 
-    assert list((tmp_path / "sessions").iterdir()) == []
+    assert list((memory_path / "sessions").iterdir()) == []
     assert log.append("message", 1).seq == 1
     logs.close()
 
 
-def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_path: Path) -> None:
+def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(
+    memory_path: Path,
+) -> None:
     """A later sync by anyone would say OK; so nothing may be left that looks promised."""
     for fail_at in (1, 2):
-        root = tmp_path / str(fail_at)
+        root = memory_path / str(fail_at)
         root.mkdir()
         place = JsonlPlace(root)
         logs = open_logs(root, FailingDisk(fail_at, methods={"sync_directory"}))
@@ -321,11 +323,13 @@ def test_a_failed_sync_of_names_takes_the_log_back_and_poisons_the_medium(tmp_pa
         ),
     ],
 )
-def test_the_order_of_calls_is_the_argument(name: str, expected: list[str], tmp_path: Path) -> None:
+def test_the_order_of_calls_is_the_argument(
+    name: str, expected: list[str], memory_path: Path
+) -> None:
     (job,) = [each for each in JOBS if each.name == name]
-    job.prepare(JsonlPlace(tmp_path))
-    disk = RecordingDisk(tmp_path)
-    logs = open_logs(tmp_path, disk)
+    job.prepare(JsonlPlace(memory_path))
+    disk = RecordingDisk(memory_path)
+    logs = open_logs(memory_path, disk)
 
     job.work(logs, lambda _: None)
     logs.close()
