@@ -65,11 +65,10 @@ def _somebody(disk: Disk, root: Path) -> tuple[str, str]:
 
 
 def start_converting(disk: Disk, root: Path) -> Path:
-    """An empty place for the new logs."""
+    """An empty place for the new logs. Its name need not be durable: they leave it by then."""
     clear_converting(disk, root)
     place = root / CONVERTING
     disk.make_directory(place)
-    disk.sync_directory(root)
     return place
 
 

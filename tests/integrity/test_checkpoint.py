@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from attachstore.integrity import Finding, Kind
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Keeper, Subject
 from attachstore.integrity.suspects import Suspect
 from attachstore.integrity.table import Claim
-from tests.faults import PowerLossDisk, failing_disks
+from tests.faults import InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
 
 SUBJECT = Subject(store="id-1", root="/store")
 DIGEST = Digest.of(b"words")
@@ -200,6 +201,64 @@ def test_what_a_kill_left_is_swept_and_what_is_being_written_is_not(path: Path) 
 
     assert sorted(it.name for it in path.parent.iterdir()) == [live.name, other.name]
     disk.close(descriptor)
+
+
+class MeanwhileDisk(InterceptedDisk):
+    """Something happens before each call of `method`."""
+
+    def __init__(self, method: str, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._method = method
+        self._happens = happens
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method == self._method:
+            self._happens()
+        return call()
+
+
+def test_what_is_being_saved_is_not_swept_by_another_scan(path: Path) -> None:
+    disk = MeanwhileDisk("rename", Checkpoint(path, Disk(), SUBJECT).sweep)
+
+    Checkpoint(path, disk, SUBJECT).save(EARLY)
+
+    assert Checkpoint(path, Disk(), SUBJECT).load() == EARLY
+
+
+def test_a_name_that_leads_elsewhere_by_now_is_not_swept(path: Path) -> None:
+    stale = path.with_name(f"scan.json.{'0' * 16}.part")
+    stale.touch()
+
+    def change() -> None:
+        stale.rename(path.with_name("elsewhere"))
+        stale.write_bytes(b"another's")
+
+    Checkpoint(path, MeanwhileDisk("lock", change), SUBJECT).sweep()
+
+    assert stale.read_bytes() == b"another's"
+
+
+def test_a_removed_one_does_not_come_back(tmp_path: Path) -> None:
+    """It would say of an older state of the store what was covered."""
+    root = tmp_path / "disk"
+    root.mkdir()
+    Checkpoint(root / "scan.json", Disk(), SUBJECT).save(EARLY)
+    disk = PowerLossDisk(root)
+
+    Checkpoint(root / "scan.json", disk, SUBJECT).remove()
+
+    for state in disk.crash_states(into=tmp_path):
+        assert list(state.iterdir()) == []
+
+
+def test_what_is_no_file_is_not_read(path: Path) -> None:
+    path.mkdir()
+    (path / "entry").write_bytes(b"so that it has a size everywhere")
+    disk = RecordingDisk(path.parent, methods={"read", "read_into"})
+
+    with pytest.raises(InvalidConfigurationError, match="it is no checkpoint"):
+        Checkpoint(path, disk, SUBJECT).load()
+    assert disk.trace == []
 
 
 def test_a_scan_outlives_a_checkpoint_that_cannot_be_saved(

@@ -24,6 +24,7 @@ from attachstore.objects.intake import Intake
 from attachstore.objects.intake_file import IntakeFile, front_of
 from attachstore.objects.other_intakes import OtherIntakes
 from attachstore.objects.staging import Staging
+from attachstore.objects.store import CommitOutcome
 from attachstore.promise import Promise
 from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, RecordingDisk
 from tests.objects.intakes import intake_files
@@ -210,3 +211,18 @@ def test_an_intake_file_that_another_has_replayed_is_not_replayed_again(root: Pa
     others = OtherIntakes(MeanwhileDisk("lock", path.unlink), root / "intake", lambda _: False)
 
     assert others.replay(do_nothing, do_nothing_aside) == 0
+
+
+# -- a duplicate that was compared -------------------------------------------------------------
+
+
+def test_bytes_whose_name_is_gone_are_not_committed_again(root: Path) -> None:
+    """They were compared with what was opened; what is promised is the name."""
+    store = open_store(root)
+    store.commit(attachment())
+    with store.backend.open(DIGEST) as stored:
+        again = store.commit_again(attachment(), stored)
+        assert again is not None
+        assert again.outcome is CommitOutcome.DUPLICATE
+        object_path(root).unlink()
+        assert store.commit_again(attachment(), stored) is None

@@ -16,8 +16,8 @@ Definitions. A *site* is an expression in the modules that store things (SUBJECT
  flag        an `os.O_…` of FLAGS in the call that opens. Skipped: it is not given.
 
 Not sites: checks of a caller's arguments and of use after close (API, not storage), cancel flags,
-what only macOS does (F_FULLFSYNC), the media in memory, and the asynchronous face of sessions,
-whose `settle` writes queued events.
+what only macOS does (F_FULLFSYNC), exports and pages, the media in memory, and the asynchronous
+face of sessions, whose `settle` writes queued events.
 
 A site's id is "module function callee#n": the n-th such expression of that function. So ids stay
 the same when lines move.
@@ -37,7 +37,20 @@ from types import CodeType, ModuleType
 from typing import Self
 
 PACKAGE = Path(__file__).parents[2] / "attachstore"
-SUBJECTS = ("disk", "lock", "layout", "opening", "promise", "confinement", "objects", "sessions")
+SUBJECTS = (
+    "disk",
+    "lock",
+    "layout",
+    "opening",
+    "promise",
+    "confinement",
+    "objects",
+    "sessions",
+    "conversion",
+    "integrity/checking",
+    "integrity/checkpoint",
+    "integrity/mending",
+)
 _EXEMPT = frozenset({"objects/memory.py", "sessions/memory.py", "sessions/sessions.py"})
 
 SYNCS = frozenset(
@@ -225,7 +238,7 @@ def _kind_of_statement(name: str, call: ast.Call) -> str:
 
 
 def _is_cancel(call: ast.Call) -> bool:
-    return "cancel" in ast.unparse(call.func)
+    return any(name in ast.unparse(call.func) for name in ("cancel", "_stop"))
 
 
 def _is_sync_pragma(call: ast.Call) -> bool:
