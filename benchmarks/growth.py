@@ -41,7 +41,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 async def measure(plan: Plan) -> list[Row]:
-    counts = (20, 40) if plan.quick else (*COUNTS, *([MILLION] if plan.million else []))
+    full = (*(COUNTS[:2] if plan.reduced else COUNTS), *([MILLION] if plan.million else []))
+    counts = (20, 40) if plan.quick else full
     found: dict[str, dict[int, tuple[float, ...]]] = {}
     roots = {count: plan.directory / str(count) for count in counts}
     for count, root in roots.items():

@@ -66,6 +66,8 @@ class Rounds:
 
 
 ROUNDS_MIN = 3
+SECONDS_EACH = 7.5
+"""For one comparison in a whole run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +77,18 @@ class Plan:
     directory: Path
     quick: bool
     """Few rounds and small inputs, to see that everything runs. The figures mean nothing."""
-    seconds_each: float = 10.0
+    seconds_each: float = SECONDS_EACH
     """What one comparison may take, so that all of them end in time."""
     million: bool = False
     """Also what takes a store of a million objects."""
 
     def rounds(self, most: int) -> Rounds:
         return Rounds(2 if self.quick else most, self.seconds_each)
+
+    @property
+    def reduced(self) -> bool:
+        """There is less time than a whole run has: what only size makes long is made smaller."""
+        return self.seconds_each < SECONDS_EACH
 
     def choose(self, full: int, quick: int) -> int:
         return quick if self.quick else full

@@ -7,6 +7,7 @@ import asyncio
 import datetime as dt
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -35,7 +36,7 @@ from benchmarks import (
     suffix,
     write_behind,
 )
-from benchmarks.measure import Measure, Plan, Row, table
+from benchmarks.measure import SECONDS_EACH, Measure, Plan, Row, table
 from benchmarks.peers.catalog import versions
 from benchmarks.place import Place, best_place
 from benchmarks.report import page, results
@@ -65,7 +66,7 @@ ON_XFS: tuple[Measure, ...] = (commit.measure, append.measure)
 """Again on a second file system, to see whether the first is special."""
 WORK = Path(__file__).parents[1] / ".benchmarks"
 """On the disk of the checkout, and ignored by git."""
-COMPARISONS = 120
+COMPARISONS = 150
 """What the time is divided by: about half of it is spent on comparisons, half on filling stores."""
 
 
@@ -90,6 +91,7 @@ JOBS = (*(Job(measure) for measure in ALL), *(Job(measure, "xfs") for measure in
 
 def main() -> None:
     given = _arguments()
+    signal.signal(signal.SIGTERM, _stop)  # else the image would stay mounted
     if given.page:
         page.write(results.load())
         return
@@ -113,6 +115,10 @@ def main() -> None:
             print(f"measured on {place.described}", file=sys.stderr)
     print(table(rows))
     print("quick mode: the figures mean nothing" if given.quick else page.PAGE)
+
+
+def _stop(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _arguments() -> Any:
@@ -167,7 +173,7 @@ def run_one(
     directory: Path,
     *,
     quick: bool,
-    seconds_each: float = 10.0,
+    seconds_each: float = SECONDS_EACH,
     million: bool = False,
 ) -> list[Row]:
     """The rows of one benchmark, run in an empty folder of its own in `directory`."""

@@ -85,7 +85,8 @@ async def _synced(folder: Path) -> AsyncGenerator[PlainFiles]:
 
 @contextlib.asynccontextmanager
 async def _sqlite(folder: Path) -> AsyncGenerator[SqliteBlobs]:
-    with contextlib.closing(sqlite3.connect(folder / "db", isolation_level=None)) as connection:
+    opening = sqlite3.connect(folder / "db", isolation_level=None, check_same_thread=False)
+    with contextlib.closing(opening) as connection:
         assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("CREATE TABLE object (name TEXT PRIMARY KEY, bytes BLOB) STRICT")

@@ -48,6 +48,8 @@ class Peer:
     """Bytes and name are synced when `put` returns: comparable with ours as it is."""
     verifies: bool
     """What `read` returns was compared with its digest."""
+    blocks: bool = True
+    """Its calls hold the caller's thread until they end."""
     open: Callable[[Path], AbstractAsyncContextManager[Opened]]
 
 

@@ -130,6 +130,7 @@ STORES = (
     Peer(
         name="DiskMediaStore",
         durable="nothing synced",
+        blocks=False,
         syncs=False,
         verifies=False,
         open=_media,
@@ -137,6 +138,7 @@ STORES = (
     Peer(
         name="FileArtifactService",
         durable="nothing synced",
+        blocks=False,
         syncs=False,
         verifies=False,
         open=_artifacts,

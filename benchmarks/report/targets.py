@@ -127,13 +127,13 @@ TARGETS = (
         against="each peer, called directly",
         goal="faster than every one: < 1 x",
         why_not=(
-            "Peers are called in the caller's own thread, as their API is; ours leaves"
-            " the loop free, which costs the way to a thread and back (see `steps`), "
-            "most of a small read. Ours alone finds and probes the type, hashes a "
-            "duplicate's stored bytes again and syncs them, and compares what it reads"
-            " with the reference. SQLite and packs put many objects into one file and "
-            "so need one commit where a file of its own needs two; that a store can be"
-            " read and mended with plain tools is worth that to us."
+            "Blocking peers are called in the caller's thread, and read in another one as well; "
+            "ours leaves the loop free, which costs the way to a thread and back (see the steps). "
+            "Ours alone finds and probes the type, hashes a duplicate's stored bytes again and "
+            "syncs them, and compares what it reads with the reference. SQLite and packs put many "
+            "objects into one file, and need one commit where a file of its own needs two: that is "
+            "the price of a store that can be read and mended with plain tools. A scan of few "
+            "objects is mostly its start: 256 directories are listed, every log is opened."
         ),
     ),
     Target(
