@@ -138,13 +138,25 @@ class Checker:
         hasher = Hasher()
         size_bytes = 0
         while True:
-            filled = read_block(stored, self._buffer, size_bytes, self._stop)
+            filled, ended = self._fill(stored, size_bytes)
             hasher.update(self._buffer[:filled])
             size_bytes += filled
             self.bytes_done += filled
             self._pace.spend(filled, self._stop.check)
-            if filled < len(self._buffer):
+            if ended:
                 return hasher.digest(), size_bytes
+
+    def _fill(self, stored: StoredObject, offset_bytes: int) -> tuple[int, bool]:
+        """Fill the buffer as far as it goes; whether the object ends there."""
+        if offset_bytes == 0 and stored.size < len(self._buffer):
+            self._stop.check()
+            # One byte more is asked for than there should be: what is short of it is the end,
+            # and most objects are read in one call.
+            filled = stored.read_into(self._buffer[: stored.size + 1], 0)
+            if filled == stored.size:
+                return filled, True
+        filled = read_block(stored, self._buffer, offset_bytes, self._stop)
+        return filled, filled < len(self._buffer)
 
     def _mismatches(
         self, task: Task, stored: StoredObject, size_bytes: int

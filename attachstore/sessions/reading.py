@@ -31,9 +31,8 @@ def read_events(
     if held is not None and held.state is State.PENDING:
         return
     with medium.open(name) as log:
-        for event in _events(medium, name, log, held, damaged, cancel, after=after):
-            if event.seq > after:
-                yield event
+        events = _events(medium, name, log, held, damaged, cancel, after=after)
+        yield from events if after == 0 else (event for event in events if event.seq > after)
 
 
 def _events(

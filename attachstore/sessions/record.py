@@ -36,6 +36,8 @@ LINE_BYTES_MAX = 256 << 20
 """No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
 
 _SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
+_DEEP_BYTES = 2 * event_data.DEPTH_MAX + _SUFFIX_BYTES
+"""No shorter line is nested as deep as that: each level takes two of its bytes."""
 _KEY = slice(-_SUFFIX_BYTES, -_SUFFIX_BYTES + len(',"chain":"'))
 _HEX = slice(-34, -2)
 _CHAIN_KEY = b',"chain":"'
@@ -177,7 +179,7 @@ def decode_next(
             return None
     except (ValueError, RecursionError):
         return None
-    if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
+    if len(line) > _DEEP_BYTES and line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
         return None
     chain = chained(chain_before, line[:-_SUFFIX_BYTES])
     if chain.hex() != record.chain or (not plain and _has_long_number(line)):
