@@ -44,6 +44,7 @@ SUBJECTS = (
     "opening",
     "promise",
     "confinement",
+    "attach",
     "objects",
     "sessions",
     "conversion",
