@@ -36,8 +36,9 @@ LINE_BYTES_MAX = 256 << 20
 """No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
 
 _SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
-_DEEP_BYTES = 2 * event_data.DEPTH_MAX + _SUFFIX_BYTES
-"""No shorter line is nested as deep as that: each level takes two of its bytes."""
+_PREFIX_BYTES = len('{"seq":1,"time":"","type":"","data":')
+_DEEP_BYTES = _PREFIX_BYTES + 2 * event_data.DEPTH_MAX + _SUFFIX_BYTES
+"""No record that is nested deeper is so short: each level takes two of its bytes."""
 _KEY = slice(-_SUFFIX_BYTES, -_SUFFIX_BYTES + len(',"chain":"'))
 _HEX = slice(-34, -2)
 _CHAIN_KEY = b',"chain":"'
