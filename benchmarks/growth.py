@@ -8,6 +8,7 @@ sessions are created as a caller does. `--million` adds a store of 1 000 000.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -104,7 +105,7 @@ def _rows(what: str, each: dict[int, tuple[float, ...]]) -> list[Row]:
     )
     return [
         Row(
-            question=question,
+            question=question if count > smallest else dataclasses.replace(question, target=None),
             size=f"{count:,}",
             ratios=tuple(mine / base for mine, base in zip(spent, each[smallest], strict=True)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import datetime as dt
 import os
 import platform
@@ -85,6 +86,13 @@ class Job:
     def shown(self) -> str:
         return self.name if self.file_system == "ext4" else f"{self.name} on {self.file_system}"
 
+    def marked(self, row: Row) -> Row:
+        """Kept apart on the page, unless it is on the file system that all others are on."""
+        if self.file_system == "ext4":
+            return row
+        question = dataclasses.replace(row.question, group=self.file_system)
+        return dataclasses.replace(row, question=question)
+
 
 JOBS = (*(Job(measure) for measure in ALL), *(Job(measure, "xfs") for measure in ON_XFS))
 
@@ -99,7 +107,8 @@ def main() -> None:
     if given.quick:
         chosen = [job for job in chosen if job.file_system == "ext4"]
     kept = results.Results() if given.only is None else results.load()
-    kept.minutes, kept.versions = given.minutes, versions()
+    kept.minutes = given.minutes if given.only is None else min(kept.minutes, given.minutes)
+    kept.versions = versions()
     end_s = time.monotonic() + given.minutes * 60
     given.directory.mkdir(exist_ok=True)
     rows: list[Row] = []
@@ -152,6 +161,7 @@ def run_job(job: Job, place: Place, given: Any, end_s: float) -> tuple[Outcome, 
                 seconds_each=seconds_each,
                 million=given.million,
             )
+            rows = [job.marked(row) for row in rows]
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             traceback.print_exc()
             failure = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -187,7 +197,7 @@ def run_one(
 
 
 def _load() -> str:
-    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "?"
+    return f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "0"
 
 
 def _machine() -> str:

@@ -11,6 +11,8 @@ from benchmarks.report.targets import TARGETS, Target
 
 PAGE = FOLDER.parent / "performance.md"
 SHORT_MINUTES = 15
+BUSY_LOAD = 4.0
+"""More than the benchmarks themselves make."""
 OPERATIONS = ("attach", "duplicate", "read", "scan")
 
 HEAD = """# Performance
@@ -60,6 +62,7 @@ def render(results: Results) -> str:
         _section(results, "growth", "As the store grows", plots),
         _section(results, "many small", "Many small ones", plots),
         _rest(results),
+        _section(results, "xfs", "On XFS", plots),
         _section(results, "steps", "Where the time goes", plots),
         _missing(results),
         _runs(results),
@@ -81,7 +84,13 @@ def _notice(results: Results) -> str:
     if results.minutes < SHORT_MINUTES:
         short = (
             f"\n\n**A reduced run**, of {results.minutes:g} minutes instead of 20: few rounds, so "
-            "the figures are rough. How busy the machine was with other things stands under Runs."
+            "the figures are rough."
+        )
+    load = max(float(outcome.busy.partition(",")[0]) for outcome in outcomes)
+    if load >= BUSY_LOAD:
+        short += (
+            f"\n\n**The machine was busy with other work**: up to {load:g} processes wanted a "
+            "processor when a benchmark began. The 90th percentiles show it."
         )
     return f"Measured {' to '.join(days)} on {last.place}; {last.machine}.{short}\n"
 
@@ -168,7 +177,7 @@ def _section(results: Results, group: str, title: str, plots: Iterable[str]) -> 
 
 def _rest(results: Results) -> str:
     """Every group that has no section of its own."""
-    own = {"peers", "concurrent", "growth", "many small", "steps"}
+    own = {"peers", "concurrent", "growth", "many small", "steps", "xfs"}
     answers = [
         answer
         for group in results.groups()

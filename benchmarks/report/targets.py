@@ -27,16 +27,16 @@ TARGETS = (
         against="write, fsync, link, fsync directory; a SQLite blob in WAL, FULL",
         goal="<= 0.5 x the file, and faster than SQLite",
         why_not=(
-            "Without the intake an object is a durable file, so 1 is the floor: two "
-            "commits of the file system's journal, of which none can go. With the "
-            "intake one `fdatasync` over zeros is the floor (`attach 16 KiB: write "
-            "into a zero-filled file, fdatasync` below), and on top come what SQLite "
-            "does not do: the type is found and probed, the bytes are hashed, and the "
-            "call goes to a thread and back so that the caller's loop goes on. Those "
-            "are processor time, which weighs the more the faster the disk syncs. An "
-            "object that comes alone is written as a file even with the intake: the "
-            "thread that gives files to what an intake holds would cost it more. Bytes"
-            " that only libmagic can name wait for its worker process as well."
+            "Without the intake an object is a durable file, so 1 is the floor: two commits "
+            "of the file system's journal, of which none can go. With the intake one "
+            "`fdatasync` over zeros is the floor (`attach 16 KiB: write into a zero-filled "
+            "file, fdatasync` below), and on top come what SQLite does not do: the type is "
+            "found and probed, the bytes are hashed, and the call goes to a thread and back "
+            "so that the caller's loop goes on. Those are processor time, which weighs the "
+            "more the faster the disk syncs. An object that comes alone is written as a file"
+            " even with the intake: the thread that gives files to what an intake holds "
+            "would cost it more. Bytes that only libmagic can name wait for its worker "
+            "process as well."
         ),
     ),
     Target(
@@ -46,13 +46,11 @@ TARGETS = (
         goal="<= 1/6 of the time, that is 6 x the throughput",
         why_not=(
             "Tasks share the file system's commits, but not Python's lock: admission, "
-            "hashing and the bookkeeping of a call are processor time that runs one at"
-            " a time (`attach 16 KiB: sniff and probe the text`, `to a thread and "
-            "back`), and their sum is the floor of many tasks once no one waits for "
-            "the disk. As a file each object also makes a name, which the file system "
-            "does one by one. The faster the disk syncs, the less there is to share: "
-            "on this machine a durable file costs little more than the processor time "
-            "of an attach."
+            "hashing and the bookkeeping of a call are processor time that runs one at a "
+            "time (`attach 16 KiB: sniff and probe the text`, `to a thread and back`), and "
+            "their sum is the floor of many tasks once no one waits for the disk. As a file "
+            "each object also makes a name, which the file system does one by one. The "
+            "faster the disk syncs, the less there is to share."
         ),
     ),
     Target(
@@ -61,8 +59,10 @@ TARGETS = (
         against="cp and fsync of the copy",
         goal="<= 1.1 x",
         why_not=(
-            "Both wait for the same bytes to reach the disk; what is on top is one "
-            "pass of BLAKE3 and the name's sync."
+            "Both wait for the same bytes to reach the disk. The steps of `attach 64 MiB` "
+            "say how much of the floor that wait is, what a copy by blocks and a sync cost "
+            "in this process, and what one pass of BLAKE3 adds where no core is free to take"
+            " it; the name's sync is the last part."
         ),
     ),
     Target(
@@ -71,9 +71,11 @@ TARGETS = (
         against="BLAKE3 of the file, mapped, all cores",
         goal="<= 1.2 x",
         why_not=(
-            "A duplicate hashes two files, the one offered and the one stored, since a"
-            " name is no proof; the floor hashes one. On a machine whose cores are all"
-            " busy with the first, twice the floor is what two passes cost."
+            "A name is no proof, so both files are read: the one offered is compared with "
+            "the one stored while that is hashed, and the stored one is synced. The floor "
+            "maps one file and hashes it with all cores. What the parts cost by themselves "
+            "stands in the steps of `duplicate 64 MiB`: the hash of the stored object with "
+            "its sync, a hash by one thread, and the reading alone, of which ours has two."
         ),
     ),
     Target(
@@ -82,9 +84,9 @@ TARGETS = (
         against="open, read, BLAKE3 in one `run_in_executor` call / in memory",
         goal="<= 1.5 x / <= 1.1 x",
         why_not=(
-            "The floor is mostly the way to a thread and back. Ours opens below the "
-            "root link by link, asks for the file's kind and size, hashes, probes the "
-            "header and compares it with the reference: see `read 16 KiB` below."
+            "The floor is mostly the way to a thread and back. Ours opens below the root "
+            "link by link, asks for the file's kind and size, hashes, probes the header and "
+            "compares it with the reference: see `read 16 KiB` below."
         ),
     ),
     Target(
@@ -93,9 +95,9 @@ TARGETS = (
         against="hashing the same files, a thread per core",
         goal="<= 1.15 x, memory bounded",
         why_not=(
-            "Besides hashing, every object is opened below its shard, checked for "
-            "kind, mode and links, every log is read, and each picture's header is "
-            "compared with what the log says, in Python and under its lock."
+            "Besides hashing, every object is opened below its shard, checked for kind, mode"
+            " and links, every log is read, and each picture's header is compared with what "
+            "the log says, in Python and under its lock."
         ),
     ),
     Target(
@@ -104,10 +106,10 @@ TARGETS = (
         against="write and fdatasync in plain Python",
         goal="<= 1.25 x (with room of zeros at the log's end)",
         why_not=(
-            "The sync itself is cheaper than the floor's, as the file keeps its length"
-            " (`append 500 B: write into a zero-filled file, fdatasync`). What is on "
-            "top is the way to a thread and back, and the event's check, encoding and "
-            "chain: processor time, which weighs more where syncs are cheap."
+            "The sync itself is cheaper than the floor's, as the file keeps its length "
+            "(`append 500 B: write into a zero-filled file, fdatasync`). What is on top is "
+            "the way to a thread and back, and the event's check, encoding and chain: "
+            "processor time, which weighs more where syncs are cheap."
         ),
     ),
     Target(
@@ -116,9 +118,11 @@ TARGETS = (
         against="`json.loads` and BLAKE3 of each line",
         goal="<= 0.75 x",
         why_not=(
-            "The lines are decoded and hashed faster than by the floor; every event "
-            "then crosses from a thread to the caller's loop, in blocks, and becomes "
-            "an object there."
+            "The steps of `replay` part it: the events read without a thread are the "
+            "decoding and the chain, the events read from the loop add the way of each block"
+            " from a thread, and replay adds the search for references. The floor keeps "
+            "nothing of a line and has no loop to leave free; one switch of the loop for "
+            "each event is a step as well."
         ),
     ),
     Target(
@@ -127,13 +131,14 @@ TARGETS = (
         against="each peer, called directly",
         goal="faster than every one: < 1 x",
         why_not=(
-            "Blocking peers are called in the caller's thread, and read in another one as well; "
-            "ours leaves the loop free, which costs the way to a thread and back (see the steps). "
-            "Ours alone finds and probes the type, hashes a duplicate's stored bytes again and "
-            "syncs them, and compares what it reads with the reference. SQLite and packs put many "
-            "objects into one file, and need one commit where a file of its own needs two: that is "
-            "the price of a store that can be read and mended with plain tools. A scan of few "
-            "objects is mostly its start: 256 directories are listed, every log is opened."
+            "Blocking peers are called in the caller's thread, and read in another one as "
+            "well; ours leaves the loop free, which costs the way to a thread and back (see "
+            "the steps). Ours alone finds and probes the type, hashes a duplicate's stored "
+            "bytes again and syncs them, and compares what it reads with the reference. "
+            "SQLite and packs put many objects into one file, and need one commit where a "
+            "file of its own needs two: that is the price of a store that can be read and "
+            "mended with plain tools. A scan of few objects is mostly its start: 256 "
+            "directories are listed, every log is opened."
         ),
     ),
     Target(
@@ -149,8 +154,8 @@ TARGETS = (
         against="ours, one by one; the first tenth",
         goal="a batch is cheaper, nothing grows with the number",
         why_not=(
-            "Single figures, not repeated: a neighbour on the machine shows in them. "
-            "The counts of syncs do not vary."
+            "Single figures, not repeated: a neighbour on the machine shows in them. The "
+            "counts of syncs do not vary."
         ),
     ),
     Target(
@@ -159,9 +164,8 @@ TARGETS = (
         against="the smallest of them",
         goal="<= 1.25 x, a scan's memory <= 1.5 x",
         why_not=(
-            "Directories with more entries take the file system longer to find a name "
-            "in, and their blocks are read once. A scan keeps 50 bytes for each "
-            "object."
+            "Directories with more entries take the file system longer to find a name in, "
+            "and their blocks are read once. A scan keeps 50 bytes for each object."
         ),
     ),
     Target(
@@ -170,8 +174,8 @@ TARGETS = (
         against="one second; a tenth of them, ten times",
         goal="< 1 s, <= 1.25 x",
         why_not=(
-            "Seconds depend on the machine and on what else it does; the CPU seconds "
-            "are this process's own."
+            "Seconds depend on the machine and on what else it does; the CPU seconds are "
+            "this process's own."
         ),
     ),
     Target(

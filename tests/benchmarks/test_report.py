@@ -46,7 +46,7 @@ def small() -> Results:
             when="2026-11-30 07:00 UTC",
             place="ext4, journaled",
             machine="Linux, 2 processors",
-            busy="3.1, 4.2",
+            busy="6.5, 4.2",
             seconds=1.0,
             answers=results.answers(rows),
             failure=failure,
@@ -81,6 +81,7 @@ def test_the_page_has_every_target_and_the_reason_of_each_miss(tmp_path: Path) -
     assert "| 0.90 | met |" in text
     assert "not measured |" in text
     assert "A reduced run" in text
+    assert "busy with other work**: up to 6.5" in text
 
 
 def test_the_page_names_what_was_absent_and_what_failed(tmp_path: Path) -> None:
@@ -138,8 +139,19 @@ def test_a_benchmark_that_fails_is_an_outcome_and_not_the_end(tmp_path: Path) ->
     assert late.failure == "no time was left of 1 minutes"
 
 
+def test_what_ran_on_another_file_system_has_a_table_of_its_own() -> None:
+    async def measure(plan: Plan) -> list[Row]:
+        return []
+
+    on_xfs = runner.Job(measure, "xfs").marked(ROWS[0])
+
+    assert runner.Job(measure).marked(ROWS[0]) == ROWS[0]
+    assert on_xfs.question.group == "xfs"
+    assert on_xfs.ratios == ROWS[0].ratios
+
+
 def test_the_kept_page_is_what_its_results_say() -> None:
     """Edited by hand it would be lost by the next run."""
     kept = results.load()
 
-    assert page.PAGE.read_text() == page.render(kept)
+    assert page.PAGE.read_text() == page.render(kept), "run python -m benchmarks --page"
