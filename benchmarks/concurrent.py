@@ -42,7 +42,6 @@ async def measure(plan: Plan) -> list[Row]:
             ratios=tuple((ns[number] / count) / (ns[0] / each) for ns in rounds),
         )
         for number, ((how, what), (count, _)) in enumerate(sides.items())
-        if number > 0  # which is the one writer
     ]
 
 

@@ -66,13 +66,12 @@ async def measure(plan: Plan) -> list[Row]:
             rows.append(_row(f"{name}: last tenth / first", size, tenths[-1] / tenths[0], 1.5))
     first = "one by one"
     for name in list(ways)[1:]:
-        target = 1.0 if "batch" in name else None
-        rows.append(
-            _row(f"{name} / one by one, time", size, spent_s[name] / spent_s[first], target)
-        )
-        rows.append(
-            _row(f"{name} / one by one, syncs", size, max(syncs[name], 1) / syncs[first], None)
-        )
+        batch = name.startswith("in batches")
+        time_ratio, sync_ratio = spent_s[name] / spent_s[first], syncs[name] / syncs[first]
+        rows += [
+            _row(f"{name} / one by one, time", size, time_ratio, 1.0 if batch else None),
+            _row(f"{name} / one by one, syncs", size, sync_ratio, 0.5 if batch else None),
+        ]
     rows.append(_row("one by one: syncs for each object", size, syncs[first] / count, None))
     rows.append(await _scanned(plan.directory, size, count, spent_s[first]))
     return rows

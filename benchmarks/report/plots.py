@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 64, 230, 40, 48
+WIDTH, HEIGHT = 800, 360
+LEFT, RIGHT, TOP, BOTTOM = 64, 310, 40, 48
 COLOURS = (
     *("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf", "#8c564b"),
-    *("#e377c2", "#7f7f7f", "#bcbd22"),
+    *("#e377c2", "#7f7f7f", "#bcbd22", "#393b79"),
 )
 BAR = 18
 
