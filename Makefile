@@ -29,7 +29,7 @@ test: .venv/development programs ## every check that CI makes
 	@$(bin)/ruff check --quiet
 	@$(bin)/ruff format --check --quiet
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(bin)/pyright
-	@$(bin)/pytest --numprocesses $(WORKERS)
+	@$(bin)/pytest --numprocesses $(WORKERS) --dist worksteal
 
 .PHONY: bench
 bench: .venv/development ## ratios to floors and peers, and docs/performance.md from them; MINUTES=20

@@ -265,9 +265,9 @@ class _Pool:
         if self._pid != os.getpid() or self._ended:
             return
         with self._guard:
-            self._ended = True
             for _ in self._threads:
                 self._jobs.put(None)
+            self._ended = True  # not before: an interrupted call is made again
 
     def join(self) -> None:
         if self._pid == os.getpid():

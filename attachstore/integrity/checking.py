@@ -234,9 +234,12 @@ class CheckPool:
             while pending:
                 yield from self._finished(pending)
         finally:
-            self._stop.set()
-            pool.end()
-            pool.join()
+            try:
+                self._stop.set()
+                pool.end()
+            finally:  # once more: Ctrl-C may have come before the first
+                pool.end()
+                pool.join()
 
     def _finished(self, pending: set[Future[Batch]]) -> Iterator[Batch]:
         """Wait until something is done, or for a moment; take what is done out of `pending`."""
