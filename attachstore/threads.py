@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from attachstore.daemon import DaemonThread
 from attachstore.errors import ResourceExhaustedError
 
 P = ParamSpec("P")
@@ -27,9 +28,6 @@ R = TypeVar("R")
 
 THREADS_MAX = 16
 """More threads than that gain nothing: a journaled file system groups their syncs at 16 to 32."""
-
-_BEGINNING_S = 10.0
-"""How long a new thread may take to begin, on a machine that does a hundred other things."""
 
 
 class Cancelled(BaseException):
@@ -248,17 +246,20 @@ class _Pool:
             self._jobs.put(job)
 
     def _add_thread(self) -> None:
-        thread = _Thread(self._serve, f"{self._name}_{len(self._threads)}")
+        thread = DaemonThread(self._serve, f"{self._name}_{len(self._threads)}")
         try:
+            self._threads.append(
+                thread
+            )  # before it serves: Ctrl-C behind its start must not lose it
             thread.start()
-        except RuntimeError:
-            if not self._threads:
+        except BaseException as error:
+            if not thread.serves:
+                self._threads = [it for it in self._threads if it is not thread]
+            if not isinstance(error, RuntimeError) or not self._threads:
                 raise
             # Those that are there do the job when they can: a store must be able to close. One
             # may have waited long for this no, so that nobody asks again.
             self._threads_max = len(self._threads)
-        else:
-            self._threads.append(thread)
 
     def end(self) -> None:
         """Let the threads end when they have done all jobs. Safe to repeat, and after a fork."""
@@ -291,9 +292,11 @@ class ThreadPool(_Pool):
 
         def job() -> None:
             try:
-                outcome.set_result(call(*args, **kwargs))
+                result = call(*args, **kwargs)
             except BaseException as error:  # noqa: BLE001 - raised where the outcome is asked for
                 outcome.set_exception(error)
+            else:
+                outcome.set_result(result)
 
         try:
             self.put(job)
@@ -304,48 +307,6 @@ class ThreadPool(_Pool):
 
 def _no_threads(error: RuntimeError) -> ResourceExhaustedError:
     return ResourceExhaustedError(where="thread pool", resource="threads", reason=str(error))
-
-
-class _Thread(threading.Thread):
-    """One whose `start` raises RuntimeError if it dies as it begins.
-
-    A thread that finds no memory for its first steps says nothing, and `start` would wait for it
-    for ever. One that was given up and begins after all does nothing.
-    """
-
-    def __init__(self, serve: Callable[[], None], name: str) -> None:
-        super().__init__(name=name, daemon=True)
-        self._serve = serve
-        self._turn = threading.Lock()  # taken by `run`, or by `start` that gives up
-        self._started = _Beginning()
-
-    def start(self) -> None:
-        try:
-            super().start()
-        except RuntimeError:
-            if self._turn.acquire(blocking=False):
-                raise
-
-    def run(self) -> None:
-        if self._turn.acquire(blocking=False):
-            self._serve()
-
-
-def daemon_thread(serve: Callable[[], None], name: str) -> threading.Thread:
-    """A thread that has begun. Raises RuntimeError if there is none."""
-    thread = _Thread(serve, name)
-    thread.start()
-    return thread
-
-
-class _Beginning(threading.Event):
-    """What `Thread.start` waits for."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if super().wait(_BEGINNING_S if timeout is None else timeout):
-            return True
-        message = "a thread died as it began"
-        raise RuntimeError(message)
 
 
 _pools: weakref.WeakSet[_Pool] = weakref.WeakSet()

@@ -17,7 +17,7 @@ from types import MethodType
 
 import pytest
 
-from attachstore import threads
+from attachstore import daemon
 from attachstore.errors import ResourceExhaustedError
 from attachstore.threads import CancelFlag, Cancelled, ThreadPool, Worker
 from tests.descriptors import open_descriptors
@@ -416,7 +416,7 @@ except KeyboardInterrupt:
         done: list[str] = []
         with monkeypatch.context() as patched:
             patched.setattr(threading, "_start_new_thread", never)
-            patched.setattr(threads, "_BEGINNING_S", 0.01)
+            patched.setattr(daemon, "_BEGINNING_S", 0.01)
             with pytest.raises(ResourceExhaustedError):
                 await worker.finish(done.append, "refused")
 
@@ -520,7 +520,7 @@ class TestAPoolForCodeThatIsInAThreadItself:
             """As a thread that finds no memory for its first steps."""
 
         monkeypatch.setattr(threading, "_start_new_thread", never)
-        monkeypatch.setattr(threads, "_BEGINNING_S", 0.01)
+        monkeypatch.setattr(daemon, "_BEGINNING_S", 0.01)
 
         with pytest.raises(ResourceExhaustedError):
             ThreadPool("p", 2).submit(int)

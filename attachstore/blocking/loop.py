@@ -7,8 +7,8 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
 from typing import Any, TypeVar, cast
 
+from attachstore.daemon import daemon_thread
 from attachstore.errors import ResourceExhaustedError
-from attachstore.threads import daemon_thread
 
 R = TypeVar("R")
 

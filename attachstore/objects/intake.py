@@ -29,12 +29,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from attachstore.daemon import daemon_thread
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ensure_directory, storage_errors
 from attachstore.errors import AttachstoreError, StorePoisonedError
 from attachstore.objects.intake_file import IntakeFile, Record, fits, room_for
 from attachstore.promise import Promise
-from attachstore.threads import daemon_thread
 
 _RETRY_S = 1.0
 _BATCH_BYTES = 4 << 20

@@ -17,7 +17,7 @@ import time
 from collections.abc import Generator, Iterable
 from pathlib import Path
 
-from attachstore import threads
+from attachstore import daemon
 from tests.rigs.images import remount, resize_tmpfs
 
 # include/uapi/linux/fs.h
@@ -166,7 +166,7 @@ class AddressSpaceLimit(NaturalFault):
     degrees = (1, 2, 4, 7, 11, 16, 24)
 
     def inside(self, degree: int) -> None:
-        threads._BEGINNING_S = 1.0  # a thread that dies as it begins is what is looked for here
+        daemon._BEGINNING_S = 1.0  # a thread that dies as it begins is what is looked for here
 
     def before_call(self, pid: int, place: Path, number: int, degree: int) -> None:
         if number == degree:

@@ -6,9 +6,8 @@ workload in a forked child, judged by the oracle; the caller stops or goes on wi
 
 Sees: clean-up that an exception jumps over, promises given too early, a close that is cut short.
 Does not see: interrupts in threads, which Python does not deliver there; asyncio without memory,
-which loses those who wait; libraries that take memory from malloc. Descriptors, and threads
-after an interrupt, that stay until the process ends are counted, not judged
-(interpreter/server.py).
+which loses those who wait; libraries that take memory from malloc. What a descriptor that stays
+open until the process ends does to its caller is counted, not judged (interpreter/server.py).
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
     violations = [it for outcome in outcomes for it in outcome.violations]
     if missed > MISSED_SHARE_MAX * len(chosen):
         violations.append(f"{missed} of {len(chosen)} points were not reached")
-    notes.append(f"after {left} of them a descriptor or a thread stayed until the process ended")
+    notes.append(f"after {left} of them a descriptor stayed open until the process ended")
     return Figures(
         rig=8,
         name=NAME,

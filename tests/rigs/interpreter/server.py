@@ -6,12 +6,11 @@
     {"workload": ..., "kind": "interrupt", "code": ..., "offset": ..., "nth": ...}
     {"workload": ..., "kind": "allocation", "job": ..., "nth": ..., "keep_going": ...}
     {"workload": ..., "kind": "cancel", "nth": ..., "how": ..., "keep_going": ...}
-        -> {"landed": whether it happened, "left": what it left, "violations": [...]}
+        -> {"landed": whether it happened, "left": descriptors it left open, "violations": [...]}
 
 An interrupt or a failed allocation between two bytecodes may keep a descriptor from being closed,
-and no program in Python can help it; the end of the process does. So may an
-interrupt keep a thread that waits for work from being told to end. These are counted. A cancelled
-task has no such excuse: there each is a violation.
+and no program in Python can help it; the end of the process does. These are counted. A cancelled
+task has no such excuse: there it is a violation, as is a thread that is left.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ def _disturbed(forks: Forks, request: Request) -> Request:
         disturb(forks.root, records, request, lambda: os.write(report, b"landed"))
         gc.collect()
         for what in leaks(forks.place):
-            if disturb is _interrupt or (disturb is _starve and what.startswith("descriptor")):
+            if disturb is not _cancel and what.startswith("descriptor"):
                 os.write(open_still, b"1")
             else:
                 records.seen("leak", what=what)
