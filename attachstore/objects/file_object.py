@@ -48,20 +48,10 @@ class FileObject(StoredObject):
         return self._size_bytes
 
     def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
-        try:
-            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
-        except (OSError, MemoryError) as error:
-            self._reopen_if_stale(error)
-        with storage_errors(self._path):
-            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+        return self._fresh(lambda it: self._disk.read_into(it, buffer, offset_bytes))
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
-        try:
-            return self._disk.read(self._open_descriptor(), size_bytes, offset_bytes)
-        except (OSError, MemoryError) as error:
-            self._reopen_if_stale(error)
-        with storage_errors(self._path):
-            return self._disk.read(self._open_descriptor(), size_bytes, offset_bytes)
+        return self._fresh(lambda it: self._disk.read(it, size_bytes, offset_bytes))
 
     def sync(self) -> None:
         """Raises OSError. After a failure the cached pages are dropped: they may be a lie."""
@@ -84,6 +74,15 @@ class FileObject(StoredObject):
                 self._disk.close(descriptor)
             except (OSError, MemoryError) as error:
                 raise unavailable(error, self._path) from error
+
+    def _fresh(self, ask: Callable[[int], T]) -> T:
+        """Ask of the descriptor; once more, of a new one, if another host has replaced the file."""
+        try:
+            return ask(self._open_descriptor())
+        except (OSError, MemoryError) as error:
+            self._reopen_if_stale(error)
+        with storage_errors(self._path):
+            return ask(self._open_descriptor())
 
     def _reopen_if_stale(self, error: OSError | MemoryError) -> None:
         """Open the name again if another host has replaced the file; else raise the error."""

@@ -31,8 +31,9 @@ def read_events(
     if held is not None and held.state is State.PENDING:
         return
     with medium.open(name) as log:
-        events = _events(medium, name, log, held, damaged, cancel, after=after)
-        yield from events if after == 0 else (event for event in events if event.seq > after)
+        for event in _events(medium, name, log, held, damaged, cancel, after=after):
+            if event.seq > after:
+                yield event
 
 
 def _events(

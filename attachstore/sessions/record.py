@@ -36,9 +36,6 @@ LINE_BYTES_MAX = 256 << 20
 """No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
 
 _SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
-_PREFIX_BYTES = len('{"seq":1,"time":"","type":"","data":')
-_DEEP_BYTES = _PREFIX_BYTES + 2 * event_data.DEPTH_MAX + _SUFFIX_BYTES
-"""No record that is nested deeper is so short: each level takes two of its bytes."""
 _KEY = slice(-_SUFFIX_BYTES, -_SUFFIX_BYTES + len(',"chain":"'))
 _HEX = slice(-34, -2)
 _CHAIN_KEY = b',"chain":"'
@@ -180,7 +177,7 @@ def decode_next(
             return None
     except (ValueError, RecursionError):
         return None
-    if len(line) > _DEEP_BYTES and line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
+    if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
         return None
     chain = chained(chain_before, line[:-_SUFFIX_BYTES])
     if chain.hex() != record.chain or (not plain and _has_long_number(line)):
