@@ -78,3 +78,17 @@ def _passing(method: str) -> Callable[..., Any]:
 
 for _method in METHODS:
     setattr(InterceptedDisk, _method, _passing(_method))
+
+
+class MeanwhileDisk(InterceptedDisk):
+    """Something happens before each call of `method`."""
+
+    def __init__(self, method: str, happens: Callable[[], object]) -> None:
+        super().__init__()
+        self._method = method
+        self._happens = happens
+
+    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
+        if method == self._method:
+            self._happens()
+        return call()

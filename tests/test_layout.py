@@ -6,9 +6,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,7 +30,8 @@ from attachstore.layout import (
     write_marker,
 )
 from attachstore.objects.filesystem import FilesystemBackend
-from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, failing_disks
+from tests.faults import FailingDisk, PowerLossDisk, failing_disks
+from tests.intercepted_disk import MeanwhileDisk
 
 DISK = Disk()
 
@@ -176,20 +175,6 @@ def test_memory_file_systems_are_told_apart() -> None:
 def sweep(root: Path) -> int:
     """What another process does with files that nobody holds."""
     return len(FilesystemBackend(root, DISK).sweep())
-
-
-class MeanwhileDisk(InterceptedDisk):
-    """Something happens before each call of `method`."""
-
-    def __init__(self, method: str, happens: Callable[[], object]) -> None:
-        super().__init__()
-        self._method = method
-        self._happens = happens
-
-    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
-        if method == self._method:
-            self._happens()
-        return call()
 
 
 def test_a_marker_in_the_making_is_not_swept(root: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import stat
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from attachstore.integrity import Finding, Kind
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Keeper, Subject
 from attachstore.integrity.suspects import Suspect
 from attachstore.integrity.table import Claim
-from tests.faults import InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
+from tests.faults import PowerLossDisk, RecordingDisk, failing_disks
+from tests.intercepted_disk import MeanwhileDisk
 
 SUBJECT = Subject(store="id-1", root="/store")
 DIGEST = Digest.of(b"words")
@@ -201,20 +201,6 @@ def test_what_a_kill_left_is_swept_and_what_is_being_written_is_not(path: Path) 
 
     assert sorted(it.name for it in path.parent.iterdir()) == [live.name, other.name]
     disk.close(descriptor)
-
-
-class MeanwhileDisk(InterceptedDisk):
-    """Something happens before each call of `method`."""
-
-    def __init__(self, method: str, happens: Callable[[], object]) -> None:
-        super().__init__()
-        self._method = method
-        self._happens = happens
-
-    def intercept(self, method: str, call: Callable[[], Any], arguments: tuple[Any, ...]) -> Any:
-        if method == self._method:
-            self._happens()
-        return call()
 
 
 def test_what_is_being_saved_is_not_swept_by_another_scan(path: Path) -> None:
