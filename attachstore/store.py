@@ -152,7 +152,7 @@ class Store:
         return Opening(start, store.close)
 
     async def drain(self) -> int:
-        """Give every object its file; remove temporary files of the dead, and say how many."""
+        """Give each object its file; remove what dead writers left, and return how many files."""
         await self._worker.finish(self._backend.drain)
         return await self._worker.finish(self.objects.sweep)
 
