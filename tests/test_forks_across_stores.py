@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ import pytest
 from attachstore import AdmissionPolicy, Reference, Store
 from attachstore.blocking import Store as BlockingStore
 from attachstore.errors import (
+    HeaderMismatchError,
     ObjectCorruptError,
     ObjectMissingError,
     SequenceConflictError,
     SessionExistsError,
 )
 from attachstore.sessions.lineage import Basis
+from attachstore.sessions.logs import SessionLogs
 
 MEDIA = [(one, other) for one in ("jsonl", "sqlite") for other in ("jsonl", "sqlite")]
 
@@ -117,6 +120,19 @@ async def test_no_fork_without_its_objects(scene: Scene, damage: bytes | None) -
 
     assert await scene.other.sessions.list() == []
     await scene.one.sessions.fork("s-1", id="s-2", at=1, into=scene.other.sessions)
+
+
+async def test_a_reference_that_misdescribes_its_object_is_not_forked(scene: Scene) -> None:
+    """No append lets one in, but logs come from anywhere; the fork's would promise what is not."""
+    wrong = dataclasses.replace(scene.reference, size=scene.reference.size + 1)
+    log = SessionLogs(scene.one.logs.medium, lambda _: None).create("s-9")
+    log.append("message", wrong)
+    log.close()
+
+    with pytest.raises(HeaderMismatchError):
+        await scene.one.sessions.fork("s-9", id="s-2", into=scene.other.sessions)
+
+    assert await scene.other.sessions.list() == []
 
 
 async def test_there_must_be_such_an_event(scene: Scene) -> None:

@@ -6,7 +6,8 @@
     start, and no name is given twice (`filenames`).
 (2) A file holds verified bytes and appears whole. The same object under the same name is
     written once, however often the session refers to it.
-(3) manifest.json is written last. A folder without it is an export that did not finish.
+(3) manifest.json is written last, when all other names are durable. A folder without it is an
+    export that did not finish, also after a power cut.
 """
 
 from __future__ import annotations
@@ -94,11 +95,13 @@ class ExportWriter:
             self._add(step, resolved)
 
     def publish(self) -> ExportReport:
-        """Write the manifest; durable on return."""
+        """Write the manifest; all of the export is durable on return."""
         self._manifest.write(b"\n]}\n")
+        self._sync_directory(self._directory)  # the names of what it lists, before it has one
         self._name(self._manifest, MANIFEST)
-        with storage_errors(self._directory):
-            self._disk.sync_directory(self._directory)
+        self._sync_directory(self._directory)
+        if self._made_directory:
+            self._sync_directory(self._directory.parent)
         self._published = True
         return ExportReport(
             directory=self._directory,
@@ -118,6 +121,10 @@ class ExportWriter:
             remove_quietly(self._disk, self._directory / name)
         self._ours.clear()
         self._remove_directory()
+
+    def _sync_directory(self, directory: Path) -> None:
+        with storage_errors(directory):
+            self._disk.sync_directory(directory)
 
     def _remove_directory(self) -> None:
         if self._made_directory:

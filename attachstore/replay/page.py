@@ -135,6 +135,7 @@ class PageWriter:
         with self._body, Draft(self._disk, self._path.parent) as page:
             page.write(head.encode())
             page.copy_from(self._body)
+            self._body.discard()  # before the sync, which makes that durable too
             page.write(tail.encode())
             page.publish(self._path)
             with storage_errors(self._path.parent):

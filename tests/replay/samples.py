@@ -80,6 +80,14 @@ class SampleSession:
         return dataclasses.replace(whole, **changes)
 
 
+def small_session() -> SampleSession:
+    """Two texts, each in an event of its own."""
+    session = SampleSession()
+    for name in ("a.txt", "b.txt"):
+        session.append("message", session.commit(name.encode(), "text/plain", name=name))
+    return session
+
+
 def showcase() -> SampleSession:
     """A session with one of everything, as a reader would meet it."""
     session = SampleSession(

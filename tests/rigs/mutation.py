@@ -16,8 +16,8 @@ Definitions. A *site* is an expression in the modules that store things (SUBJECT
  flag        an `os.O_…` of FLAGS in the call that opens. Skipped: it is not given.
 
 Not sites: checks of a caller's arguments and of use after close (API, not storage), cancel flags,
-what only macOS does (F_FULLFSYNC), exports and pages, the media in memory, and the asynchronous
-face of sessions, whose `settle` writes queued events.
+what only macOS does (F_FULLFSYNC), the media in memory, and the asynchronous face of sessions,
+whose `settle` writes queued events.
 
 A site's id is "module function callee#n": the n-th such expression of that function. So ids stay
 the same when lines move.
@@ -45,8 +45,10 @@ SUBJECTS = (
     "promise",
     "confinement",
     "attach",
+    "supply",
     "objects",
     "sessions",
+    "replay",
     "conversion",
     "integrity/checking",
     "integrity/checkpoint",
@@ -63,6 +65,7 @@ SYNCS = frozenset(
         "sync_file",
         "sync_data",
         "sync_directory",
+        "_sync_directory",
         "sync_object",
         "settle",
         "drop_cache",

@@ -41,8 +41,10 @@ _TESTS = (
     "tests/test_layout.py",
     "tests/test_confinement.py",
     "tests/test_store.py",
+    "tests/test_forks_across_stores.py",
     "tests/objects",
     "tests/sessions",
+    "tests/replay",
     "tests/conversion",
 )
 _TRIED_MAX = {"cut": 8, "kill": 4, "test": 200}
