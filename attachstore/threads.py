@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -37,13 +37,37 @@ class Cancelled(BaseException):
 class CancelFlag:
     """Set when the caller was cancelled; long work calls `check` at least every MiB."""
 
-    __slots__ = ("_set",)
+    __slots__ = ("_guard", "_interrupt", "_set")
 
     def __init__(self) -> None:
         self._set = False
+        self._interrupt: Callable[[], object] | None = None
+        self._guard = threading.Lock()  # of _interrupt
+
+    @property
+    def is_set(self) -> bool:
+        return self._set
 
     def set(self) -> None:
         self._set = True
+        with self._guard:
+            if self._interrupt is not None:
+                self._interrupt()
+
+    @contextlib.contextmanager
+    def interrupting(self, interrupt: Callable[[], object]) -> Generator[None]:
+        """For work that cannot look itself: while the block runs, `set` calls `interrupt` too.
+
+        From the thread of whoever cancels; one such block at a time. Raises Cancelled.
+        """
+        with self._guard:
+            self._interrupt = interrupt
+        try:
+            self.check()
+            yield
+        finally:
+            with self._guard:
+                self._interrupt = None
 
     def check(self) -> None:
         """Raises Cancelled, if the caller has gone."""

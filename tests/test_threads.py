@@ -467,6 +467,20 @@ def test_a_flag_is_checked() -> None:
     assert not issubclass(Cancelled, Exception), "no `except Exception` may swallow it"
 
 
+def test_setting_a_flag_interrupts_what_cannot_look_at_it() -> None:
+    """SQLite, for one. Never after the block: the connection may be another's by then."""
+    flag = CancelFlag()
+    interrupted: list[str] = []
+    with flag.interrupting(lambda: interrupted.append("one")):
+        flag.set()
+        assert flag.is_set
+    with pytest.raises(Cancelled), flag.interrupting(lambda: interrupted.append("two")):
+        pytest.fail("it was set before")
+    flag.set()
+
+    assert interrupted == ["one"]
+
+
 async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     tmp_path: Path, worker: Worker
 ) -> None:

@@ -155,6 +155,9 @@ class _Scan:
             complete = True
             for name in self._walk.names():
                 complete &= self._read_log(name)
+            for found in self._walk.faults():
+                complete = False
+                self._add(found)
             self._report.logs_complete = complete
             for found in self._walk.strays():
                 self._add(found)

@@ -11,17 +11,27 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Self
 
-from attachstore.errors import AttachstoreError, LogDamagedError, SessionMissingError
+from attachstore.errors import (
+    AttachstoreError,
+    LogDamagedError,
+    SessionMissingError,
+    StoreLayoutError,
+)
 from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.report import Finding, Kind
 from attachstore.sessions.event import Damage, Event, Tail
 from attachstore.sessions.logs import SessionLogs
-from attachstore.sessions.medium import LogReader
+from attachstore.sessions.medium import LogReader, SelfCheckingMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.record import CHAIN_START
 from attachstore.sessions.removal import DELETED_PREFIX
 from attachstore.sessions.scan import Scan, resync
 from attachstore.threads import CancelFlag
+
+_MEND_DATABASE = (
+    "Events may be missing at the ends of logs. Restore sessions.db from a copy of the store, or "
+    "save what is still read with `attachstore session convert jsonl`."
+)
 
 
 @dataclass(slots=True)
@@ -92,6 +102,27 @@ class LogWalk:
             else:
                 what = "no version of attachstore puts this here"
                 yield Finding(kind=Kind.FOREIGN_FILE, what=what, path=_shown(path))
+
+    def faults(self) -> Iterator[Finding]:
+        """What the medium itself knows of its damage: logs may be shorter than they were.
+
+        Not held back by the pace: the medium reads by itself.
+        """
+        if not isinstance(self._medium, SelfCheckingMedium):
+            return
+        path = _shown(self.location)
+        try:
+            lines = self._medium.complaints(self._cancel)
+        except StoreLayoutError as error:
+            lines = [error.reason]
+        except AttachstoreError as error:
+            what = f"the database cannot be checked: {error}".rstrip(".")
+            yield Finding(kind=Kind.LOG_UNREADABLE, what=what, path=path)
+            return
+        if lines:
+            more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+            what = f"SQLite's integrity check complains: {_shown(lines[0]).rstrip('.')}{more}"
+            yield Finding(kind=Kind.STORE_LAYOUT, what=what, path=path, hint=_MEND_DATABASE)
 
     def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[Event]:
         """Yield every event whose line parses, beyond damage too (`verified` tells them apart).

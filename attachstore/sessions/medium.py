@@ -192,6 +192,18 @@ class GlancingMedium(SessionMedium, Protocol):
 
 
 @runtime_checkable
+class SelfCheckingMedium(SessionMedium, Protocol):
+    """A medium that knows more of its own damage than reading its logs shows."""
+
+    def complaints(self, cancel: CancelFlag) -> list[str]:
+        """What is wrong with it, a line each; [] if nothing. Writes nothing.
+
+        Raises Cancelled, StoreLayoutError.
+        """
+        ...
+
+
+@runtime_checkable
 class SealingMedium(SessionMedium, Protocol):
     """A medium that can keep a log in less room. Neither readers nor writers see a difference.
 

@@ -26,7 +26,9 @@ from attachstore.sessions.glance import Glance
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sqlite_database import Database
 from attachstore.sessions.sqlite_glance import glances
+from attachstore.sessions.sqlite_integrity import complaints
 from attachstore.sessions.sqlite_log import SqliteLog, insert_lines, log_size
+from attachstore.threads import CancelFlag
 
 _COPY = (
     "INSERT INTO line SELECT :child, offset_bytes + :shift, bytes FROM line"
@@ -171,6 +173,10 @@ class SqliteMedium:
             orphans = connection.execute(_ORPHANS).fetchall()
         for (number,) in orphans:
             yield f"{self.database.path}: lines of session {number}"
+
+    def complaints(self, cancel: CancelFlag) -> list[str]:
+        """See medium.SelfCheckingMedium."""
+        return complaints(self.database, cancel)
 
     # -- parts -----------------------------------------------------------------------------
 

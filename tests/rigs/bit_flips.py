@@ -1,17 +1,15 @@
 """Every single bit of stored files, flipped one at a time.
 
 A flipped bit is *detected* (a typed error, or damage or an uncommitted tail in the report, with
-the events before it as they were), *detected by SQLite's integrity check* (the database hides its
-last rows, and what is left is a valid shorter log) or *harmless* (everything that is read is
+the events before it as they were), *detected by a scan* (nothing else tells: the database hides
+its last rows, and what is left is a valid shorter log) or *harmless* (everything that is read is
 equal: bits of a database's free pages, of a frame's padding). Other bytes served without a word
 are a violation.
 """
 
 from __future__ import annotations
 
-import contextlib
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +18,9 @@ from typing import Any
 
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError, ObjectCorruptError
+from attachstore.integrity.scan import scan
 from attachstore.objects.filesystem import FilesystemBackend
+from attachstore.objects.memory import MemoryBackend
 from attachstore.objects.store import ObjectStore
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import SessionLogs
@@ -32,6 +32,17 @@ Read = Callable[[], tuple[bool, Any]]
 """Whether damage was told, and what was read."""
 
 
+@dataclass(frozen=True)
+class Target:
+    """A file to flip bits of."""
+
+    name: str
+    path: Path
+    read: Read
+    has_fault: Callable[[], bool] = lambda: False
+    """What a scan says, asked only if reading tells of nothing."""
+
+
 @dataclass
 class Flips:
     """What came of flipping."""
@@ -40,8 +51,9 @@ class Flips:
     violations: list[str] = field(default_factory=list[str])
 
 
-def flip_each(path: Path, read: Read, name: str, *, step: int = 1) -> Flips:
+def flip_each(target: Target, *, step: int = 1) -> Flips:
     """Flip every `step`-th bit of the file, reading after each; the file is as before then."""
+    path, name, read = target.path, target.name, target.read
     whole = path.read_bytes()
     told, expected = read()
     assert not told, f"{name} is damaged before a bit is flipped"
@@ -60,8 +72,8 @@ def flip_each(path: Path, read: Read, name: str, *, step: int = 1) -> Flips:
             result.counted["detected"] += 1
         elif not told and found == expected:
             result.counted["harmless"] += 1
-        elif name.endswith("sqlite") and _is_prefix(found, expected) and not _is_sound(path):
-            result.counted["detected by SQLite's integrity check"] += 1
+        elif _is_prefix(found, expected) and target.has_fault():
+            result.counted["detected by a scan"] += 1
         else:
             result.violations.append(f"{name}, bit {bit}: {found!r} is served")
         if path.read_bytes() != bytes(flipped):
@@ -70,7 +82,7 @@ def flip_each(path: Path, read: Read, name: str, *, step: int = 1) -> Flips:
     return result
 
 
-def objects(folder: Path) -> Iterator[tuple[str, Path, Read]]:
+def objects(folder: Path) -> Iterator[Target]:
     """A small set of objects."""
     store = ObjectStore(FilesystemBackend.create(folder / "objects", UnsyncedDisk()))
     for name, data in (("text", b"a small text\n"), ("picture", png(3, 2)), ("byte", b"x")):
@@ -83,10 +95,10 @@ def objects(folder: Path) -> Iterator[tuple[str, Path, Read]]:
             except ObjectCorruptError:
                 return True, []
 
-        yield f"object, {name}", path, read
+        yield Target(f"object, {name}", path, read)
 
 
-def logs(folder: Path) -> Iterator[tuple[str, Path, Read]]:
+def logs(folder: Path) -> Iterator[Target]:
     """One session, as lines, in frames, and in a database."""
     for name in ("raw", "sealed", "sqlite"):
         root = folder / name
@@ -104,7 +116,7 @@ def logs(folder: Path) -> Iterator[tuple[str, Path, Read]]:
         writer.close()
         path = root / "sessions.db" if name == "sqlite" else root / "sessions" / "s-1" / "log.jsonl"
         path = path.with_name("log.jsonl.zst") if name == "sealed" else path
-        yield f"log, {name}", path, _reading(name, root)
+        yield Target(f"log, {name}", path, _reading(name, root), _scanning(name, root))
 
 
 def _medium(name: str, root: Path, disk: Disk) -> Any:
@@ -129,20 +141,27 @@ def _reading(name: str, root: Path) -> Read:
         except AttachstoreError:
             told = True
         finally:
-            reader.close()
-            for beside in ("sessions.db-wal", "sessions.db-shm"):
-                (root / beside).unlink(missing_ok=True)
+            _close(reader, root)
         return told, found
 
     return read
 
 
-def _is_sound(database: Path) -> bool:
-    with contextlib.closing(sqlite3.connect(f"file:{database}?immutable=1", uri=True)) as reader:
+def _scanning(name: str, root: Path) -> Callable[[], bool]:
+    def has_fault() -> bool:
+        reader = SessionLogs(_medium(name, root, Disk()), lambda _: None)
         try:
-            return reader.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        except sqlite3.Error:
-            return False
+            return not scan(ObjectStore(MemoryBackend()), reader, workers=1).clean
+        finally:
+            _close(reader, root)
+
+    return has_fault
+
+
+def _close(reader: SessionLogs, root: Path) -> None:
+    reader.close()
+    for beside in ("sessions.db-wal", "sessions.db-shm"):
+        (root / beside).unlink(missing_ok=True)
 
 
 def _is_prefix(found: list[Any], expected: list[Any]) -> bool:
@@ -154,11 +173,11 @@ def flip_all(folder: Path, *, step: int, database_step: int) -> Flips:
     total = Flips()
     folder.mkdir()
     try:
-        for name, path, read in [*objects(folder), *logs(folder)]:
-            flips = flip_each(path, read, name, step=database_step if "sqlite" in name else step)
+        for target in [*objects(folder), *logs(folder)]:
+            flips = flip_each(target, step=database_step if "sqlite" in target.name else step)
             total.violations += flips.violations
             for outcome, many in flips.counted.items():
-                total.counted[f"{name}: {outcome}"] += many
+                total.counted[f"{target.name}: {outcome}"] += many
     finally:
         shutil.rmtree(folder)
     return total

@@ -9,7 +9,7 @@ from attachstore.sessions.log_file import TORN
 from attachstore.sessions.logs import SessionLogs
 from tests.conformance.session_medium import confirm
 from tests.rigs import rig_inputs
-from tests.rigs.bit_flips import flip_each, logs
+from tests.rigs.bit_flips import Target, flip_each, logs
 from tests.rigs.figures import Scale
 from tests.sessions.places import JsonlPlace
 
@@ -45,12 +45,12 @@ def test_a_flipped_last_newline_is_a_tail_whose_bytes_are_kept(tmp_path: Path) -
 
 def test_a_reader_that_checks_nothing_is_found_out(tmp_path: Path) -> None:
     """The instrument must not pass because it compares nothing."""
-    _, path, _ = next(logs(tmp_path))
+    path = next(logs(tmp_path)).path
 
     def trusting() -> tuple[bool, Any]:
         return False, [path.read_bytes()]
 
-    flips = flip_each(path, trusting, "trusting", step=97)
+    flips = flip_each(Target("trusting", path, trusting), step=97)
 
     assert flips.counted.total() == 0
     assert len(flips.violations) > 10
