@@ -33,11 +33,7 @@ from attachstore.disk import (
     remove_quietly,
     storage_errors,
 )
-from attachstore.errors import (
-    SessionExistsError,
-    SessionMissingError,
-    StoreLayoutError,
-)
+from attachstore.errors import SessionExistsError, SessionMissingError, StoreLayoutError
 from attachstore.layout import JSONL, LOCKS
 from attachstore.promise import Promise
 from attachstore.sessions import sealing, zstd_frames
@@ -89,7 +85,11 @@ class JsonlMedium:
         return str(self._sessions)
 
     def where(self, name: SessionName) -> str:
-        return str(self._log_path(name))
+        path, sealed_path = self._log_path(name), self._sealed_path(name)
+        with contextlib.suppress(OSError):  # whoever opens it is told why
+            if not self._is_there(path) and self._is_there(sealed_path):
+                path = sealed_path
+        return str(path)
 
     # -- writing ---------------------------------------------------------------------------
 

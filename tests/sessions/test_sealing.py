@@ -20,6 +20,9 @@ from attachstore.errors import (
     SessionMissingError,
     StoreLayoutError,
 )
+from attachstore.integrity import scan
+from attachstore.objects.memory import MemoryBackend
+from attachstore.objects.store import ObjectStore
 from attachstore.sessions import JsonlMedium, MemoryMedium, SessionLogs, zstd_frames
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sqlite import SqliteMedium
@@ -385,17 +388,45 @@ def test_a_last_frame_without_its_end_gives_back_what_the_chain_proves(
     assert max(counts) > 1000
 
 
-def test_a_broken_frame_with_its_end_is_damage_and_refused(
-    place: SealedPlace, logs: SessionLogs
-) -> None:
+def broken_in_the_middle(place: SealedPlace, logs: SessionLogs) -> tuple[list[bytes], list[bytes]]:
+    """Lines and frames, one in each; the third event's is broken."""
     filled(logs, "s-1", *range(1, 7))
     lines = place.read("s-1").splitlines(keepends=True)
     place.write("s-1", b"".join(lines))
     frames = [b"".join(zstd_frames.compress([line])) for line in lines]  # with checksums
     broken = bytearray(frames[3])
     broken[-6] ^= 1
-    stored = b"".join([*frames[:3], bytes(broken), *frames[4:]])
-    place.sealed_path("s-1").write_bytes(stored)
+    frames[3] = bytes(broken)
+    place.sealed_path("s-1").write_bytes(b"".join(frames))
+    return lines, frames
+
+
+def test_what_is_said_of_a_sealed_log_names_the_file_that_is_there(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    broken_in_the_middle(place, logs)
+    sealed_path = str(place.sealed_path("s-1"))
+
+    def read(session_id: str) -> object:
+        return list(logs.events(session_id))
+
+    calls: list[Callable[[str], object]] = [logs.load, logs.verify, logs.seal, read]
+    for call in calls:
+        with pytest.raises(LogDamagedError) as damage:
+            call("s-1")
+        assert damage.value.where == sealed_path
+    (found,) = scan(ObjectStore(MemoryBackend()), logs).findings
+    assert found.path == sealed_path
+    logs.repair("s-1")
+    logs.unseal("s-1")
+    assert logs.medium.where(SessionName.of("s-1")) == str(place.path("s-1"))
+
+
+def test_a_broken_frame_with_its_end_is_damage_and_refused(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    lines, frames = broken_in_the_middle(place, logs)
+    stored = b"".join(frames)
 
     assert content_of(logs, "s-1", damaged="stop") == [1, 2]
     with pytest.raises(LogDamagedError) as damage:
@@ -414,7 +445,7 @@ def test_a_broken_frame_with_its_end_is_damage_and_refused(
 
     assert (report.head_seq, report.offset_bytes) == (2, len(b"".join(lines[:3])))
     assert place.sealed_path("s-1").read_bytes() == b"".join(frames[:3])
-    assert Path(report.kept or "").read_bytes() == b"".join([bytes(broken), *frames[4:]])
+    assert Path(report.kept or "").read_bytes() == b"".join(frames[3:])
     assert logs.load("s-1").append("message", "on").seq == 3
 
 
