@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -171,12 +171,9 @@ class Attacher:
             decoders=decoders,
         )
 
-    def commit(self, attachment: Attachment, cancel: CancelFlag | None = None) -> Committed:
-        """Store an admitted attachment and close its content."""
-        try:
-            return self._objects.commit(attachment, cancel)
-        finally:
-            attachment.content.close()
+    def commit_many(self, cancel: CancelFlag, attachments: Sequence[Attachment]) -> list[Committed]:
+        """Store admitted attachments together; closing their contents is left to the caller."""
+        return self._objects.commit_many(attachments, cancel)
 
 
 class DifferentError(Exception):
@@ -277,39 +274,12 @@ class _Ahead:
         self._content.close()
 
 
-def close_all(attachments: Iterable[Attachment]) -> None:
-    """Drop what was admitted and will not be committed."""
-    for attachment in attachments:
-        attachment.content.close()
-
-
 def _named_after(path: Path, claim: Claim) -> Claim:
     return claim if claim.name is not None else Claim(name=path.name, declared=claim.declared)
 
 
 def _place(claim: Claim) -> str:
     return "bytes" if claim.name is None else ascii(claim.name)[1:-1]
-
-
-@contextlib.contextmanager
-def indexed(index: int) -> Generator[None]:
-    """Errors from inside carry the position of their item."""
-    try:
-        yield
-    except AttachstoreError as error:
-        error.index = index
-        raise
-
-
-def references_of(outcomes: Iterable[Committed | BaseException]) -> list[Reference]:
-    """What a batch hands out. Raises the first error in it, with its item's index."""
-    references: list[Reference] = []
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, BaseException):
-            with indexed(index):
-                raise outcome
-        references.append(outcome.reference)
-    return references
 
 
 class ReferenceConfirmer:

@@ -6,7 +6,6 @@ threads and awaits its end; nothing on disk is half changed at an `await`.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
@@ -17,15 +16,9 @@ from attachstore import layout
 from attachstore.admission import AdmissionPolicy
 from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
-from attachstore.attach import (
-    Attacher,
-    Claim,
-    ReferenceConfirmer,
-    close_all,
-    indexed,
-    references_of,
-)
-from attachstore.attachment import Attachment, Content
+from attachstore.admitting import admitted, admitted_together, close_all, gathered
+from attachstore.attach import Attacher, Claim, ReferenceConfirmer
+from attachstore.attachment import Attachment
 from attachstore.closing import Closing
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
@@ -41,7 +34,7 @@ from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
 from attachstore.sessions.sessions import EmitPolicy, Sessions
 from attachstore.status import ObjectStatus, Use, status, uses
-from attachstore.streams import BYTES_LIKE, AttachmentStream, Offer, Source, StreamSource, gather
+from attachstore.streams import BYTES_LIKE, AttachmentStream, Offer, Source
 from attachstore.supply import Supply
 from attachstore.threads import THREADS_MAX, Worker
 
@@ -199,7 +192,7 @@ class Store:
         elif isinstance(source, os.PathLike):
             committed = await self._worker.run(attacher.put_file, Path(source), claim)
         else:
-            content = await self._gather(source)
+            content = await gathered(self._worker, attacher, source)
             committed = await self._worker.run(attacher.put_content, content, claim)
         self._confirmer.remember(committed.reference)
         return committed
@@ -207,48 +200,28 @@ class Store:
     async def attach_many(self, items: Iterable[Source | Offer]) -> list[Reference]:
         """Attach all items or none: all are admitted before the first is stored.
 
-        The syncs of the items overlap. An error carries the `index` of its item; objects that
-        were stored before a medium failed stay, unreferenced.
+        They become durable together, with fewer syncs than one by one. An error carries the
+        `index` of its item; objects that were stored before a medium failed stay, unreferenced.
         """
         self._check_writable()
         offers = [item if isinstance(item, Offer) else Offer(source=item) for item in items]
-        attachments: list[Attachment] = []
+        attachments = await admitted_together(self._worker, self._attacher, offers)
         try:
-            for index, offer in enumerate(offers):
-                claim = Claim(name=offer.name, declared=offer.declared)
-                with indexed(index):
-                    attachments.append(await self._admit(offer.source, claim))
-            commits = map(self._commit, attachments)
-            outcomes = await asyncio.gather(*commits, return_exceptions=True)
+            commits = await self._worker.run(self._attacher.commit_many, attachments)
         finally:
-            close_all(attachments)  # a commit that was cancelled before it began closed nothing
-        return references_of(outcomes)
+            await self._worker.let_go(lambda: close_all(attachments))
+        for committed in commits:
+            self._confirmer.remember(committed.reference)
+        return [committed.reference for committed in commits]
 
     async def check(
         self, source: Source, *, name: str | None = None, declared: str | None = None
     ) -> Attachment:
         """Admit `source` and store nothing: what `attach` would say. Raises AdmissionError."""
-        attachment = await self._admit(source, Claim(name=name, declared=declared))
+        claim = Claim(name=name, declared=declared)
+        attachment = await admitted(self._worker, self._attacher, source, claim)
         attachment.content.close()
         return attachment
-
-    async def _admit(self, source: Source, claim: Claim) -> Attachment:
-        attacher, hold = self._attacher, self._worker.hold
-        if isinstance(source, BYTES_LIKE):
-            return await hold(attacher.drop, attacher.admit_bytes, bytes(source), claim)
-        if isinstance(source, os.PathLike):
-            return await hold(attacher.drop, attacher.admit_file, Path(source), claim)
-        content = await self._gather(source)
-        return await hold(attacher.drop, attacher.admit_content, content, claim)
-
-    async def _gather(self, source: StreamSource) -> Content:
-        gatherer = self._attacher.gatherer(f"stream {type(source).__name__}")
-        return await gather(self._worker, gatherer, source)
-
-    async def _commit(self, attachment: Attachment) -> Committed:
-        committed = await self._worker.finish(self._attacher.commit, attachment)
-        self._confirmer.remember(committed.reference)
-        return committed
 
     def _check_writable(self) -> None:
         if self.read_only:

@@ -21,6 +21,7 @@ from attachstore.errors import (
     AmbiguousReferenceError,
     AttachstoreError,
     DanglingReferenceError,
+    EmptyContentError,
     HeaderMismatchError,
     InvalidConfigurationError,
     InvalidNameError,
@@ -337,6 +338,42 @@ async def test_one_refusal_hands_out_nothing_and_stores_nothing(store: Store) ->
     assert caught.value.index == 2
     assert [digest async for digest in store.list()] == []
     assert staging(store) == []
+
+
+async def test_the_first_of_several_refusals_is_told_however_many_threads_look(
+    store: Store,
+) -> None:
+    items: list[bytes] = [str(number).encode() for number in range(300)]
+    items[40] = items[41] = items[299] = b""
+
+    with pytest.raises(EmptyContentError) as caught:
+        await store.attach_many(items)
+
+    assert caught.value.index == 40
+    assert staging(store) == []
+
+
+async def test_what_is_there_already_costs_a_batch_nothing(store: Store) -> None:
+    there = await store.attach(b"there")
+
+    references = await store.attach_many([b"new", b"there", b"new"])
+
+    assert references[1] == there
+    assert references[0] == references[2]
+    assert len([digest async for digest in store.list()]) == 2
+
+
+async def test_the_medium_says_of_which_item_it_failed(store: Store, tmp_path: Path) -> None:
+    """Its shard is a file, so its name cannot be given."""
+    items = [b"one", b"two", b"three"]
+    shard = store.root / "objects" / "blake3" / Digest.of(b"two").hex[:2]
+    shard.rmdir()
+    shard.write_bytes(b"")
+
+    with pytest.raises(StoreLayoutError) as caught:
+        await store.attach_many(items)
+
+    assert caught.value.index == 1
 
 
 async def test_checking_stores_nothing(store: Store) -> None:

@@ -16,6 +16,8 @@ from attachstore.errors import (
     StoreMissingError,
 )
 from attachstore.sessions.sqlite import SqliteMedium
+from tests.faults import SYNCS, RecordingDisk
+from tests.objects.samples import ALWAYS
 
 
 async def test_the_medium_is_chosen_when_the_store_is_made(tmp_path: Path) -> None:
@@ -28,6 +30,20 @@ async def test_the_medium_is_chosen_when_the_store_is_made(tmp_path: Path) -> No
         assert json.loads((root / "attachstore.json").read_bytes())["sessions"] == kind
         assert (root / "sessions.db").exists() == (kind == "sqlite")
         assert (root / "sessions").exists() == (kind == "jsonl")
+
+
+async def test_an_event_with_fresh_attachments_costs_two_syncs(tmp_path: Path) -> None:
+    """One for the attachments, however many, and one for the event."""
+    disk = RecordingDisk(tmp_path / "store", methods=SYNCS)
+    async with Store.open(tmp_path / "store", intake=ALWAYS, disk=disk) as store:
+        session = await store.sessions.create("s-1")
+        await session.append("message", await store.attach_many([b"makes", b"files"]))
+        disk.trace.clear()
+
+        references = await store.attach_many([b"one", b"two", b"three"])
+        await session.append("message", {"files": references})
+
+        assert [call for call, _ in disk.trace] == ["sync_data", "sync_data"]
 
 
 async def test_a_store_is_opened_with_the_medium_it_has(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ ValueError and has no place here.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, ClassVar, dataclass_transform
 
 
@@ -109,3 +110,13 @@ class ConflictError(AttachstoreError):
 
 class UnavailableError(AttachstoreError):
     """A medium, or something this machine should have, did not answer."""
+
+
+@contextlib.contextmanager
+def indexed(index: int) -> Generator[None]:
+    """Errors from inside carry the position of their item."""
+    try:
+        yield
+    except AttachstoreError as error:
+        error.index = index
+        raise

@@ -14,7 +14,7 @@ answer.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -146,6 +146,16 @@ class ObjectBackend(Protocol):
         All at once: readers see nothing or all of it. Durable when it returns True: power may
         fail in the next instant. On an error nothing is promised, and what may be visible is
         whole. `content` stays the caller's to close.
+        """
+        ...
+
+    def publish_many(
+        self, contents: Iterable[Content], cancel: CancelFlag | None = None
+    ) -> list[Content]:
+        """As `publish` each under its own digest, and durable together, with fewer syncs.
+
+        Returns those whose name is taken, also by one before it. On an error nothing is promised
+        of any; it carries the position of the content that it met as its `index`.
         """
         ...
 

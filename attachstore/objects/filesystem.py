@@ -22,40 +22,32 @@ Invariants
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import stat
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from attachstore.attachment import BytesContent, Content, Spool
-from attachstore.digest import ALGORITHM, Digest, Hasher
-from attachstore.disk import BLOCK_BYTES, Disk, ensure_directory, layout_errors, storage_errors
+from attachstore.attachment import Content, Spool
+from attachstore.digest import ALGORITHM, Digest
+from attachstore.disk import Disk, ensure_directory, layout_errors, storage_errors
 from attachstore.errors import (
     ObjectMissingError,
-    StorageIOError,
     StorageReadOnlyError,
-    StorageUnsupportedError,
-    StoreLayoutError,
 )
 from attachstore.objects.backend import Entry, EntryKind, Judge, QuarantineNote, StoredObject
 from attachstore.objects.file_object import (
     FileObject,
     check_regular,
-    kind_of,
     open_object,
     place,
     retry_stale,
 )
 from attachstore.objects.healing import Healing
 from attachstore.objects.inventory import SHARDS, Inventory
+from attachstore.objects.publication import Publication
 from attachstore.objects.quarantine import Quarantine
 from attachstore.objects.staging import (
-    FileContent,
     FileSpool,
-    StagedFile,
     Staging,
     healed_digest,
 )
@@ -71,13 +63,12 @@ class FilesystemBackend:
         self._disk = disk
         disk.confine(root)
         self._objects = root / "objects" / ALGORITHM
-        self._shards: dict[str, Path] = {}
         self._staging = Staging(disk, root / "staging")
         self._quarantine = Quarantine(disk, root / "quarantine", self._staging)
         self._inventory = Inventory(disk, root)
         self.promise = Promise(disk, place(root))
+        self._publication = Publication(disk, self._objects, self._staging, self.promise)
         self._healing = Healing(disk, self._staging, self._quarantine, self.promise)
-        self._sound_shards: set[str] = set()
         self._closed = False
 
     @classmethod
@@ -104,7 +95,7 @@ class FilesystemBackend:
 
     def path(self, digest: Digest) -> Path:
         """Where the object lies, or would."""
-        return self._shard(digest) / digest.hex
+        return self._publication.path(digest)
 
     # -- in --------------------------------------------------------------------------------
 
@@ -117,60 +108,19 @@ class FilesystemBackend:
         self.check_writable()
         if self.size(digest) is not None:
             return content  # a duplicate is not written
-        with storage_errors(self.path(digest)):
-            if isinstance(content, FileContent) and self._staging.owns(content.staged):
-                content.staged.sync()
-                return content
-            staged = self._copied(digest, content, cancel)
-            try:
-                staged.sync()
-            except BaseException:
-                staged.close()
-                raise
-            return FileContent(staged, digest)
+        return self._publication.stage(digest, content, cancel)
 
     def publish(self, digest: Digest, content: Content, cancel: CancelFlag | None = None) -> bool:
         self.check_writable()
         if self.size(digest) is not None:  # saves a duplicate the writing; the link decides
             return False
-        path = self.path(digest)
-        with storage_errors(path), self._staged(digest, content, cancel) as staged:
-            staged.sync()
-            try:
-                self._link(staged, path)
-            except FileExistsError:
-                return False
-            self.promise.sync_directory(path.parent, undo=lambda: self._disk.unlink(path))
-            return True
+        return self._publication.publish(digest, content, cancel)
 
-    def publish_many(self, objects: Sequence[tuple[Digest, bytes]]) -> list[Digest]:
-        """As `publish`, with the syncs of all of them together; returns those not published.
-
-        Their names were taken. Every file is on its way to the disk before the first is waited
-        for, and a shard's directory is synced once.
-        """
+    def publish_many(
+        self, contents: Iterable[Content], cancel: CancelFlag | None = None
+    ) -> list[Content]:
         self.check_writable()
-        taken = [digest for digest, _ in objects if self.size(digest) is not None]
-        new = {digest: data for digest, data in objects if digest not in taken}
-        with contextlib.ExitStack() as stack, storage_errors(self._staging.directory):
-            staged: dict[Digest, StagedFile] = {}
-            for digest, data in new.items():
-                staged[digest] = self._copied(digest, BytesContent(data, digest), None)
-                stack.callback(staged[digest].close)
-                staged[digest].start_writeout()
-            for file in staged.values():
-                file.sync()
-            linked: dict[Path, list[Path]] = {}
-            for digest, file in staged.items():
-                path = self.path(digest)
-                try:
-                    self._link(file, path)
-                    linked.setdefault(path.parent, []).append(path)
-                except FileExistsError:
-                    taken.append(digest)
-            for shard, paths in linked.items():
-                self.promise.sync_directory(shard, undo=lambda paths=paths: self._unlink(paths))
-        return taken
+        return self._publication.publish_many(contents, self._is_taken, cancel)
 
     def keep_aside(self, digest: Digest, data: bytes, note: QuarantineNote) -> None:
         """Put bytes that are not what `digest` says, and lie under no name, into quarantine."""
@@ -208,7 +158,7 @@ class FilesystemBackend:
     ) -> bool:
         self.check_writable()
         path = self.path(digest)
-        with storage_errors(path), self._staged(digest, content, cancel) as staged:
+        with storage_errors(path), self._publication.staged(digest, content, cancel) as staged:
             staged.sync()
             return self._healing.heal(digest, path, staged, judge)
 
@@ -232,7 +182,7 @@ class FilesystemBackend:
                 raise
 
     def near(self, digest: Digest) -> AbstractContextManager[None]:
-        return self._disk.holding(self._shard(digest))
+        return self._disk.holding(self._publication.shard(digest))
 
     def size(self, digest: Digest) -> int | None:
         self.check_open()
@@ -274,88 +224,8 @@ class FilesystemBackend:
 
     # -- steps -----------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _staged(
-        self, digest: Digest, content: Content, cancel: CancelFlag | None
-    ) -> Generator[StagedFile]:
-        """The content in a file of this store's staging; copied there unless it is there."""
-        if isinstance(content, FileContent) and self._staging.owns(content.staged):
-            yield content.staged
-            return
-        staged = self._copied(digest, content, cancel)
-        try:
-            yield staged
-        finally:
-            staged.close()
-
-    def _copied(self, digest: Digest, content: Content, cancel: CancelFlag | None) -> StagedFile:
-        """A new staged file with the bytes of `content`, which are hashed once more."""
-        staged = self._staging.new_file()
-        try:
-            hasher = Hasher()
-            with content.open() as reader:
-                while block := reader.read(BLOCK_BYTES):
-                    if cancel is not None:
-                        cancel.check()
-                    staged.append(block)
-                    hasher.update(block)
-            self._check_copied(digest, hasher.digest())
-        except BaseException:
-            staged.close()
-            raise
-        return staged
-
-    def _check_copied(self, digest: Digest, found: Digest) -> None:
-        if found != digest:
-            raise StorageIOError(
-                where=self.location, reason=f"the bytes of {digest} changed on their way in"
-            )
-
-    def _unlink(self, paths: list[Path]) -> None:
-        for path in paths:
-            self._disk.unlink(path)
-
-    def _link(self, staged: StagedFile, path: Path) -> None:
-        self._check_shard(path.parent)
-        try:
-            staged.link_to(path)
-        except FileNotFoundError:
-            self._sound_shards.discard(path.parent.name)  # somebody has removed it since
-            self._check_shard(path.parent)
-            staged.link_to(path)
-        except OSError as error:
-            if error.errno != errno.EXDEV:
-                raise
-            raise StorageUnsupportedError(
-                where=place(path.parent),
-                reason="it is on another file system than staging/ (EXDEV)",
-            ) from error
-
-    def _shard(self, digest: Digest) -> Path:
-        """The directory of the object; made of text once for each, which is slow."""
-        name = digest.hex[:2]
-        shard = self._shards.get(name)
-        if shard is None:
-            shard = self._shards[name] = self._objects / name
-        return shard
-
-    def _check_shard(self, shard: Path) -> None:
-        """Once per handle and shard: a directory, and no link that leads out of the store."""
-        if shard.name in self._sound_shards:
-            return
-        try:
-            status = self._disk.status(shard)
-        except FileNotFoundError:
-            ensure_directory(self._disk, shard)  # some tools do not restore empty directories
-            status = self._disk.status(shard)
-        if not stat.S_ISDIR(status.st_mode):
-            raise StoreLayoutError(
-                where=place(shard), reason=f"it is {kind_of(status)}, not a directory"
-            )
-        # Its name must be durable before anything in it is promised, whoever has made it: a
-        # process that was killed may not have got so far.
-        self.promise.sync_directory(self._objects)
-        self._sound_shards.add(shard.name)
+    def _is_taken(self, digest: Digest) -> bool:
+        return self.size(digest) is not None
 
     def _is_stale(self, path: Path) -> bool:
         """Whether a temporary file certainly belongs to no live writer."""

@@ -25,7 +25,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,11 +37,9 @@ from attachstore.objects.intake_file import IntakeFile, Record, fits, room_for
 from attachstore.promise import Promise
 
 _RETRY_S = 1.0
-_BATCH_BYTES = 4 << 20
-_BATCH_OBJECTS = 64
 _log = logging.getLogger("attachstore")
 
-Objects = Sequence[tuple[Digest, bytes]]
+Objects = Iterable[tuple[Digest, bytes]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +105,32 @@ class Intake:
 
         Raises StorageIOError and others of the medium; StorePoisonedError.
         """
+        return self.put_many([(digest, data)])[0]
+
+    def put_many(self, objects: Sequence[tuple[Digest, bytes]]) -> list[bool | None]:
+        """As `put` each, with one sync for all that one file takes. Several are a burst."""
+        answers: list[bool | None] = []
+        touched: list[tuple[_Filling, tuple[int, int]]] = []
         with storage_errors(self._directory):
             with self._changed:
                 self._promise.check()
-                filling, known = self._holding(digest), True
-                if filling is None:
-                    filling, known = self._filling_for(len(data)), False
+                is_burst = self._is_burst(len(objects))
+                for digest, data in objects:
+                    filling, known = self._holding(digest), True
                     if filling is None:
-                        return None
-                    filling.records[digest] = filling.file.append(digest, data)
-                    self._changed.notify_all()
-                position = filling.file.position
-            self._make_durable(filling, position)
-        return not known
+                        filling, known = self._filling_for(len(data)) if is_burst else None, False
+                    if filling is None:
+                        answers.append(None)
+                        continue
+                    if not known:
+                        filling.records[digest] = filling.file.append(digest, data)
+                    touched = [it for it in touched if it[0] is not filling]
+                    touched.append((filling, filling.file.position))
+                    answers.append(not known)
+                self._changed.notify_all()
+            for filling, position in touched:
+                self._make_durable(filling, position)
+        return answers
 
     def confirm(self, digest: Digest) -> bool:
         """Make it durable, if it is here."""
@@ -132,11 +143,13 @@ class Intake:
             self._make_durable(filling, position)
         return True
 
+    def _is_burst(self, objects: int) -> bool:
+        last_s, self._last_s = self._last_s, time.monotonic()
+        return objects > 1 or self._last_s - last_s <= self._policy.burst_s
+
     def _filling_for(self, size_bytes: int) -> _Filling | None:
-        """Where a record of that size has room; None where there is none, or no burst."""
-        now_s, last_s = time.monotonic(), self._last_s
-        self._last_s = now_s
-        if self._closed or not self._usable or now_s - last_s > self._policy.burst_s:
+        """Where a record of that size has room; None where there is none."""
+        if self._closed or not self._usable:
             return None
         if not fits(size_bytes, self._policy.file_bytes):
             return None
@@ -231,8 +244,7 @@ class Intake:
             with self._changed:
                 position = filling.file.position
             self._make_durable(filling, position)
-            for batch in _batches(filling.records):
-                self._settle([(it.digest, filling.file.read(it)) for it in batch])
+            self._settle((it.digest, filling.file.read(it)) for it in [*filling.records.values()])
             with self._changed:
                 filling.records.clear()
                 self._full = None
@@ -300,17 +312,3 @@ class Intake:
                     filling.file.remove()
                 else:
                     filling.file.close()
-
-
-def _batches(records: dict[Digest, Record]) -> Iterator[list[Record]]:
-    """In the order of the file, in groups that memory and descriptors bear."""
-    batch: list[Record] = []
-    size_bytes = 0
-    for record in list(records.values()):
-        batch.append(record)
-        size_bytes += record.size_bytes
-        if size_bytes >= _BATCH_BYTES or len(batch) >= _BATCH_OBJECTS:
-            yield batch
-            batch, size_bytes = [], 0
-    if batch:
-        yield batch

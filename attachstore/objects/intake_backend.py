@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -119,6 +119,36 @@ class IntakeBackend:
             cancel.check()
         taken = self._own.put(digest, content.head(content.size))
         return self.files.publish(digest, content, cancel) if taken is None else taken
+
+    def publish_many(
+        self, contents: Iterable[Content], cancel: CancelFlag | None = None
+    ) -> list[Content]:
+        taken: list[Content] = []
+        for_intake: list[Content] = []
+        for_files: list[tuple[int, Content]] = []
+        positions: dict[Digest, int] = {}
+        for index, content in enumerate(contents):
+            positions.setdefault(content.digest, index)
+            if not self._takes(content):
+                for_files.append((index, content))
+            elif self.files.size(content.digest) is not None:
+                taken.append(content)
+            else:
+                for_intake.append(content)
+        if cancel is not None:
+            cancel.check()
+        objects = [(it.digest, it.head(it.size)) for it in for_intake]
+        for content, answer in zip(for_intake, self._own.put_many(objects), strict=True):
+            if answer is None:
+                for_files.append((positions[content.digest], content))
+            elif not answer:
+                taken.append(content)
+        try:
+            taken += self.files.publish_many((it for _, it in for_files), cancel)
+        except AttachstoreError as error:
+            error.index = None if error.index is None else for_files[error.index][0]
+            raise
+        return taken
 
     def confirm(self, digest: Digest, stored: StoredObject) -> bool:
         self.files.check_writable()
@@ -247,15 +277,15 @@ class IntakeBackend:
 
     def _settle(self, objects: Objects) -> None:
         """Give objects their files, durably. A name that is taken is judged, as by a commit."""
-        whole: dict[Digest, bytes] = {}
+        for content in self.files.publish_many(self._whole(objects)):
+            ObjectStore(self.files).restore(content, found_by=_FOUND_BY)
+
+    def _whole(self, objects: Objects) -> Iterator[Content]:
         for digest, data in objects:
             if Digest.of(data) == digest:
-                whole[digest] = data
+                yield BytesContent(data, digest)
             else:  # must not keep the others from their files
                 self._keep_aside(digest, data)
-        for digest in self.files.publish_many([*whole.items()]):
-            content = BytesContent(whole[digest], digest)
-            ObjectStore(self.files).restore(content, found_by=_FOUND_BY)
 
     def _keep_aside(self, digest: Digest, data: bytes) -> None:
         note = QuarantineNote(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from attachstore.attachment import BytesContent, Content, Spool
@@ -50,6 +50,11 @@ class MemoryBackend:
                 return False
             self.objects[digest] = data
             return True
+
+    def publish_many(
+        self, contents: Iterable[Content], cancel: CancelFlag | None = None
+    ) -> list[Content]:
+        return [it for it in contents if not self.publish(it.digest, it, cancel)]
 
     def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:  # noqa: ARG002 - no cache
         self._check_open()

@@ -22,7 +22,7 @@ import enum
 import functools
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +37,14 @@ from attachstore.errors import (
     ObjectMissingError,
     StorageIOError,
 )
+from attachstore.errors.error import indexed
 from attachstore.objects.backend import (
     Entry,
-    Judge,
     ObjectBackend,
-    QuarantineNote,
     StoredObject,
 )
 from attachstore.objects.copy_file import CopyFile
+from attachstore.objects.judging import judge_of, note_on
 from attachstore.objects.reading import (
     Reading,
     VerifiedReader,
@@ -62,7 +62,6 @@ from attachstore.objects.stream import (
     TaggedStream,
     VerifiedStream,
 )
-from attachstore.objects.verification import fingerprint
 from attachstore.reference import Reference
 from attachstore.threads import CancelFlag
 
@@ -127,6 +126,39 @@ class ObjectStore:
         """
         return Committed(_reference_to(attachment), self._place(attachment.content, cancel))
 
+    def commit_many(
+        self, attachments: Sequence[Attachment], cancel: CancelFlag | None = None
+    ) -> list[Committed]:
+        """As `commit` each, and new bytes durable together, with fewer syncs.
+
+        An error carries the `index` of an attachment it met; what was stored before it stays.
+        """
+        first: dict[Digest, int] = {}
+        for index, attachment in enumerate(attachments):
+            first.setdefault(attachment.content.digest, index)
+        try:
+            taken = self.backend.publish_many(
+                [attachments[index].content for index in first.values()], cancel
+            )
+        except AttachstoreError as error:
+            error.index = None if error.index is None else [*first.values()][error.index]
+            raise
+        for content in taken:
+            del first[content.digest]
+        new = frozenset(first.values())
+        return [
+            Committed(_reference_to(it), CommitOutcome.STORED)
+            if index in new
+            else self._commit_one_of(index, it, cancel)
+            for index, it in enumerate(attachments)
+        ]
+
+    def _commit_one_of(
+        self, index: int, attachment: Attachment, cancel: CancelFlag | None
+    ) -> Committed:
+        with indexed(index):
+            return self.commit(attachment, cancel)
+
     def commit_again(self, attachment: Attachment, stored: StoredObject) -> Committed | None:
         """As `commit`, for bytes that have just been hashed in `stored`, opened here.
 
@@ -179,11 +211,11 @@ class ObjectStore:
             except ObjectMissingError:
                 continue  # it has been quarantined since
             with stored:
-                if _note(digest, stored, found_by, cancel) is None:
+                if note_on(digest, stored, found_by, cancel) is None:
                     if self.backend.confirm(digest, stored):
                         return CommitOutcome.DUPLICATE
                     continue
-            if self.backend.heal(digest, content, _judge(digest, found_by, cancel), cancel):
+            if self.backend.heal(digest, content, judge_of(digest, found_by, cancel), cancel):
                 _log.warning("healed object %s in %s", digest, self.backend.location)
                 return CommitOutcome.HEALED
         raise self._unsettled(digest)
@@ -311,7 +343,9 @@ class ObjectStore:
 
         False: they are good, or gone. Bytes that can't be read stay: they may come back.
         """
-        if not self.backend.quarantine(digest, _judge(digest, found_by, cancel, unreadable=False)):
+        if not self.backend.quarantine(
+            digest, judge_of(digest, found_by, cancel, unreadable=False)
+        ):
             return False
         _log.warning("quarantined object %s in %s", digest, self.backend.location)
         return True
@@ -348,33 +382,3 @@ def _reference_to(attachment: Attachment) -> Reference:
         pages=attachment.pages,
         name=attachment.name,
     )
-
-
-def _note(
-    digest: Digest,
-    stored: StoredObject,
-    found_by: str,
-    cancel: CancelFlag | None,
-    *,
-    unreadable: bool = True,
-) -> QuarantineNote | None:
-    """A note if the bytes are bad; with `unreadable`, also if the medium can't give them."""
-    try:
-        found = fingerprint(stored, cancel)
-    except StorageIOError:
-        if not unreadable:
-            raise
-        actual, size_bytes = "unreadable", stored.size
-    else:
-        if found.digest == digest:
-            return None
-        actual, size_bytes = str(found.digest), found.size_bytes
-    return QuarantineNote(
-        found_by=found_by, expected=str(digest), actual=actual, size_bytes=size_bytes
-    )
-
-
-def _judge(
-    digest: Digest, found_by: str, cancel: CancelFlag | None, *, unreadable: bool = True
-) -> Judge:
-    return lambda stored: _note(digest, stored, found_by, cancel, unreadable=unreadable)

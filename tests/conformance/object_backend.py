@@ -161,6 +161,45 @@ class ObjectBackendConformance(abc.ABC):
 
         assert backend.size(DIGEST) is None
 
+    # -- many together ---------------------------------------------------------------------
+
+    def test_many_are_published_together(self, backend: ObjectBackend) -> None:
+        """More than a group, some of them too large for company, and each whole."""
+        offered = [content(str(number).encode()) for number in range(70)]
+        offered.insert(3, content(bytes(5 << 20)))
+
+        assert backend.publish_many(offered) == []
+
+        assert [read(backend, it.digest) for it in offered] == [it.head(it.size) for it in offered]
+        assert backend.publish_many([]) == []
+
+    def test_of_many_those_whose_names_are_taken_are_told(self, backend: ObjectBackend) -> None:
+        """Also those that come twice; whatever lies there stays."""
+        backend.publish(DIGEST, content())
+        self.damage(backend, DIGEST, BAD)
+        new, again = content(b"new"), content(b"new")
+        spool = backend.spool()
+        spool.write(b"spooled")
+        spooled = spool.finish()
+        there = content()
+
+        taken = backend.publish_many(iter([new, there, again, spooled]))
+
+        assert {id(it) for it in taken} == {id(there), id(again)}
+        assert read(backend) == BAD
+        assert read(backend, new.digest) == b"new"
+        assert read(backend, spooled.digest) == b"spooled"
+        spooled.close()
+
+    def test_of_many_a_cancelled_caller_publishes_nothing(self, backend: ObjectBackend) -> None:
+        flag = CancelFlag()
+        flag.set()
+
+        with pytest.raises(Cancelled):
+            backend.publish_many([content(), content(b"more")], flag)
+
+        assert backend.size(DIGEST) is None
+
     # -- spool -----------------------------------------------------------------------------
 
     def test_spooled_bytes_are_hashed_and_published(self, backend: ObjectBackend) -> None:

@@ -20,6 +20,14 @@ DATA = b"what was attached"
 DIGEST = Digest.of(DATA)
 
 
+BESIDE = next(
+    data
+    for data in (b"beside %d" % number for number in range(10_000))
+    if Digest.of(data).hex[:2] == DIGEST.hex[:2]
+)
+"""Other bytes whose object lies in the same shard."""
+
+
 def attachment(
     data: bytes = DATA, *, content: Content | None = None, name: str | None = None
 ) -> Attachment:

@@ -21,6 +21,7 @@ from attachstore.errors import (
 from attachstore.objects.filesystem import FilesystemBackend
 from tests.faults import Effect, FailingDisk, failing_disks
 from tests.objects.samples import (
+    BESIDE,
     DATA,
     DIGEST,
     PlainDisk,
@@ -49,6 +50,10 @@ ERRORS: dict[int, type[UnavailableError]] = {
 
 def commit(root: Path, disk: Disk) -> None:
     open_store(root, disk).commit(attachment())
+
+
+def commit_together(root: Path, disk: Disk) -> None:
+    open_store(root, disk).commit_many([attachment(BESIDE), attachment()])
 
 
 def commit_spooled(root: Path, disk: Disk) -> None:
@@ -102,6 +107,7 @@ def a_bad_object(root: Path) -> None:
 
 WORK: dict[str, tuple[Callable[[Path], None], Run]] = {
     "commit": (an_empty_store, commit),
+    "commit together": (an_empty_store, commit_together),
     "commit spooled": (an_empty_store, commit_spooled),
     "duplicate": (a_good_object, commit),
     "heal": (a_bad_object, commit),

@@ -29,7 +29,7 @@ from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.intake_file import IntakeFile, fits, front_of, records
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from tests.descriptors import open_descriptors
-from tests.faults import Effect, FailingDisk, RecordingDisk, failing_disks
+from tests.faults import SYNCS, Effect, FailingDisk, RecordingDisk, failing_disks
 from tests.objects.intakes import NEVER_S, backend_of, intake_files, opened
 from tests.objects.samples import (
     ALWAYS,
@@ -65,6 +65,27 @@ def test_an_object_costs_one_write_and_one_sync_of_bytes(root: Path) -> None:
         assert [call for call, _ in disk.trace] == ["write", "sync_data"]
         assert not object_path(root).exists()
         assert store.read(reference()) == DATA
+
+
+def test_many_cost_one_sync_of_bytes_though_nothing_came_before(root: Path) -> None:
+    """A batch is a burst by itself. What is too large for the intake becomes a file."""
+    disk = RecordingDisk(root, methods={*SYNCS, "link_open_file"})
+    items = [DATA, OTHER, bytes(70_000), DATA]
+    policy = IntakePolicy(burst_s=0.0, idle_s=NEVER_S, object_bytes_max=10_000)
+    with opened(root, disk, intake=policy) as store:
+        store.commit_many([attachment(b"makes the file"), attachment(b"of the intake")])
+        disk.trace.clear()
+
+        committed = store.commit_many([attachment(it) for it in items])
+
+        steps = [it for it in disk.trace if it != ("sync_directory", "objects/blake3")]
+        assert [call for call, _ in steps] == [
+            "sync_data",  # of all that go through the intake, also of the one that comes twice
+            *["sync_file", "link_open_file", "sync_directory"],
+        ]
+        outcomes = [it.outcome.value for it in committed]
+        assert outcomes == ["stored", "stored", "stored", "duplicate"]
+        assert [store.read(it.reference) for it in committed] == items
 
 
 def test_what_leaves_the_intake_is_synced_together_and_named_before_it_is_forgotten(

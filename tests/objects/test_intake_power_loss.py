@@ -40,6 +40,10 @@ REPLAYED = "replayed"
 MANY = [bytes([number]) * size for number, size in enumerate((17, 5_000, 300, 9_000))]
 
 
+LARGE = bytes(65 << 10)
+"""More than an intake's file of the tests."""
+
+
 def an_empty_store(world: Path) -> None:
     make_store(world / "store")
 
@@ -64,6 +68,16 @@ def put(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
         committed = store.commit(attachment(data))
         assert committed.outcome is CommitOutcome.STORED
         acknowledge((committed.reference, data))
+    abandon(store)
+
+
+def put_together(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    """One of them is too large for the intake."""
+    offered = [*MANY, LARGE]
+    store = open_intake_store(world / "store", disk)
+    committed = store.commit_many([attachment(it) for it in offered])
+    for one, data in zip(committed, offered, strict=True):
+        acknowledge((one.reference, data))
     abandon(store)
 
 
@@ -149,6 +163,7 @@ def check_with_a_bad_object(world: Path, acknowledged: list[Any]) -> None:
 
 WORK = {
     "put": Work(an_empty_store, put, check),
+    "put together": Work(an_empty_store, put_together, check),
     "put, close": Work(an_empty_store, put_and_close, check),
     "put, drain, put": Work(an_empty_store, put_drain_and_put, check),
     "duplicate": Work(an_empty_store, duplicate_in_the_intake, check),

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from attachstore.objects.store import CommitOutcome
-from tests.faults import RecordingDisk
+from tests.faults import SYNCS, RecordingDisk
 from tests.objects.samples import (
+    BESIDE,
     DATA,
     DIGEST,
     PlainDisk,
@@ -51,6 +52,22 @@ def test_bytes_are_synced_before_their_name_and_the_name_before_the_promise(root
         ("link_open_file", f"{UNNAMED} {OBJECT}"),
         ("sync_directory", SHARD),
     ]
+
+
+def test_many_take_each_step_together_and_their_shard_is_synced_once(root: Path) -> None:
+    """One after the other the file system would write its journal twice for each."""
+    disk = RecordingDisk(root, methods={"start_writeout", *SYNCS, "link_open_file"})
+
+    open_store(root, disk).commit_many([attachment(), attachment(BESIDE)])
+
+    assert [call for call, _ in disk.trace] == [
+        *["start_writeout"] * 2,
+        *["sync_file"] * 2,
+        "sync_directory",  # the shard's own name, once per handle and shard
+        *["link_open_file"] * 2,
+        "sync_directory",
+    ]
+    assert disk.trace[-1] == ("sync_directory", SHARD)
 
 
 def test_spooled_bytes_are_not_written_a_second_time(root: Path) -> None:

@@ -26,6 +26,7 @@ from tests.objects.power_cuts import (
     check_every_sync_is_needed,
 )
 from tests.objects.samples import (
+    BESIDE,
     DATA,
     DIGEST,
     PlainDisk,
@@ -90,6 +91,15 @@ def commit(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
     committed = open_store(world / "store", disk).commit(attachment())
     assert committed.outcome is CommitOutcome.STORED
     acknowledge((committed.reference, DATA))
+
+
+def commit_together(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    """Two share a shard; nobody is told before all are durable."""
+    offered = [DATA, BIG, BESIDE]
+    committed = open_store(world / "store", disk).commit_many([attachment(it) for it in offered])
+    assert committed[0].outcome is CommitOutcome.STORED
+    for one, data in zip(committed, offered, strict=True):
+        acknowledge((one.reference, data))
 
 
 def commit_spooled(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
@@ -227,6 +237,7 @@ def check_copy_out(world: Path, acknowledged: list[Any]) -> None:
 WORK = {
     "create": Work(nothing, create, check_layout),
     "commit": Work(an_empty_store, commit, check_commit),
+    "commit together": Work(an_empty_store, commit_together, check_commit),
     "commit spooled": Work(an_empty_store, commit_spooled, check_commit),
     "commit staged ahead": Work(an_empty_store, commit_staged_ahead, check_commit),
     "missing shard": Work(an_empty_store, commit_into_a_missing_shard, check_commit),
