@@ -18,11 +18,11 @@ def test_the_oldest_python_can_install_what_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     oldest = project["requires-python"].removeprefix(">=") + ".0"
     pinned = dict(PINNED.findall((ROOT / "requirements-dev.lock").read_text()))
-    refusing = [
-        f"{name} {version}: {needed}"
-        for name, version in pinned.items()
-        if (needed := importlib.metadata.metadata(name).get("Requires-Python"))
-        and not SpecifierSet(needed).contains(oldest)
-    ]
+    refusing = [f"{name} {version}" for name, version in pinned.items() if _refuses(name, oldest)]
     assert len(pinned) > 50
     assert refusing == []
+
+
+def _refuses(name: str, python: str) -> bool:
+    needed = importlib.metadata.metadata(name)["Requires-Python"]
+    return bool(needed) and not SpecifierSet(needed).contains(python)
