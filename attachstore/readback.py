@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from attachstore.objects.store import ObjectStore
 from attachstore.replay import (
     ExportReport,
-    PageReport,
     Resolver,
     Step,
     check_at,
     export,
     replay,
     strict,
-    write_page,
 )
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.reading import Damaged
 from attachstore.threads import CancelFlag, Worker
+
+if TYPE_CHECKING:
+    from attachstore.replay.page import PageReport
 
 
 class Readback:
@@ -66,6 +68,7 @@ class Readback:
 
     async def write_page(self, path: Path) -> PageReport:
         """As `Store.write_page`."""
+        from attachstore.replay.page import write_page  # noqa: PLC0415 - most readers want none
 
         def run(cancel: CancelFlag) -> PageReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)

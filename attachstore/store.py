@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from attachstore.integrity.progress import Progress
     from attachstore.integrity.report import ScanReport
     from attachstore.readback import Readback
-    from attachstore.replay import ExportReport, PageReport, Step
+    from attachstore.replay import ExportReport, Step
+    from attachstore.replay.page import PageReport
 
 
 class Store:

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from attachstore import store as asynchronous
 from attachstore.admission import AdmissionPolicy
@@ -30,12 +30,15 @@ from attachstore.blocking.sessions import Session, Sessions
 from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
-from attachstore.integrity.progress import Progress
-from attachstore.integrity.report import ScanReport
 from attachstore.objects.store import Committed
 from attachstore.reference import Reference
-from attachstore.replay import ExportReport, PageReport, Step
 from attachstore.status import ObjectStatus, Use
+
+if TYPE_CHECKING:  # what few scripts need, loaded when they do
+    from attachstore.integrity.progress import Progress
+    from attachstore.integrity.report import ScanReport
+    from attachstore.replay import ExportReport, Step
+    from attachstore.replay.page import PageReport
 
 __all__ = ["AttachmentStream", "Readback", "Session", "Sessions", "Store", "convert_sessions"]
 

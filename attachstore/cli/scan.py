@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 import re
@@ -114,6 +113,8 @@ def command(invocation: Invocation, **options: Any) -> int:
 
 
 async def _scan(invocation: Invocation, options: _Options) -> int:
+    from asyncio import CancelledError
+
     changes = options.quarantine or options.repair_from is not None
     async with _opened(invocation, changes=changes, deep=options.deep) as store:
         checkpoint = _checkpoint(invocation, store) if options.resume else None
@@ -128,7 +129,7 @@ async def _scan(invocation: Invocation, options: _Options) -> int:
                     resume=checkpoint,
                     progress=show,
                 )
-        except asyncio.CancelledError:
+        except CancelledError:
             if checkpoint is not None:
                 invocation.out.note("the same command goes on from where it was interrupted")
             raise

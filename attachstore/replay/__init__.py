@@ -1,15 +1,15 @@
-"""Session to readback: steps with verified attachments, an export, a page. Offline, read-only."""
+"""Session to readback: steps with verified attachments, an export, a page. Offline, read-only.
+
+The page has much to load, so its names are in `attachstore.replay.page` only.
+"""
 
 from attachstore.replay.export import ExportReport, ExportWriter, export
-from attachstore.replay.page import PageReport, PageWriter, write_page
 from attachstore.replay.steps import Outcome, Resolved, Resolver, Step, check_at, replay, strict
 
 __all__ = [
     "ExportReport",
     "ExportWriter",
     "Outcome",
-    "PageReport",
-    "PageWriter",
     "Resolved",
     "Resolver",
     "Step",
@@ -17,5 +17,4 @@ __all__ = [
     "export",
     "replay",
     "strict",
-    "write_page",
 ]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from attachstore.errors import AttachstoreError, UnavailableError
-from attachstore.replay import export, write_page
+from attachstore.replay import export
 from attachstore.replay.output import Draft
+from attachstore.replay.page import write_page
 from tests.faults import FailingDisk, RecordingDisk, failing_disks
 from tests.replay.samples import small_session
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from attachstore.disk import Disk
 from attachstore.errors import DestinationError, LogDamagedError, StorageFullError
-from attachstore.replay import page, write_page
-from attachstore.replay.page import PageWriter
+from attachstore.replay import page
+from attachstore.replay.page import PageWriter, write_page
 from attachstore.sessions.event import Damage
 from attachstore.threads import CancelFlag, Cancelled
 from tests.replay.pictures import photo

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
-from attachstore.replay import write_page
+from attachstore.replay.page import write_page
 from tests.replay.pictures import photo
 from tests.replay.samples import SampleSession, hostile, showcase
 

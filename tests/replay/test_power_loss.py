@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from attachstore.replay import export, write_page
+from attachstore.replay import export
+from attachstore.replay.page import write_page
 from tests.faults import PowerLossDisk
 from tests.replay.samples import small_session
 
