@@ -203,7 +203,7 @@ class Publication:
         try:
             status = self._disk.status(shard)
         except FileNotFoundError:
-            ensure_directory(self._disk, shard)  # some tools do not restore empty directories
+            self._make_shard(shard)
             status = self._disk.status(shard)
         if not stat.S_ISDIR(status.st_mode):
             raise StoreLayoutError(
@@ -213,6 +213,17 @@ class Publication:
         # process that was killed may not have got so far.
         self._promise.sync_directory(self._objects)
         self._sound_shards.add(shard.name)
+
+    def _make_shard(self, shard: Path) -> None:
+        """Some tools do not restore empty directories: neither the shard nor those above it.
+
+        Their names are durable before there is a shard in them, whoever has made them. So
+        whoever finds a shard may rely on them.
+        """
+        for directory in (self._objects.parent, self._objects):
+            ensure_directory(self._disk, directory)
+            self._promise.sync_directory(directory.parent)
+        ensure_directory(self._disk, shard)
 
 
 def _groups(contents: Iterable[Content]) -> Iterator[list[tuple[int, Content]]]:

@@ -35,6 +35,8 @@ def sweep(disk: Disk, sessions: Path) -> None:
         for name in disk.names(sessions):
             if name.startswith(DELETED_PREFIX):
                 remove_tree(disk, sessions / name)
+    except FileNotFoundError:
+        return  # no session was ever made, or the directory was not restored
     except OSError as error:
         _logger.warning("leftovers of deleted sessions in %s stay: %s", sessions, error)
 

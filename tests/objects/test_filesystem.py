@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,16 @@ class TestLayout:
         assert store.read(store.commit(attachment()).reference) == DATA
         damage(object_path(root))
         assert store.commit(attachment()).outcome is CommitOutcome.HEALED
+
+    def test_all_that_holds_no_file_may_be_missing(self, root: Path) -> None:
+        """And a store without objects holds none at all."""
+        shutil.rmtree(root)
+        root.mkdir()
+        store = open_store(root)
+
+        assert list(store.digests()) == []
+        assert store.read(store.commit(attachment()).reference) == DATA
+        assert store.commit(attachment()).outcome is CommitOutcome.DUPLICATE
 
     def test_a_shard_that_is_removed_under_an_open_store_is_made_again(self, root: Path) -> None:
         store = open_store(root)

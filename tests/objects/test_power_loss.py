@@ -52,6 +52,11 @@ def an_empty_store(world: Path) -> None:
     make_store(world / "store")
 
 
+def an_empty_store_without_its_empty_directories(world: Path) -> None:
+    """As some tools restore it: all there is of an empty store is its marker, and its root."""
+    (world / "store").mkdir()
+
+
 def a_store_with_one_object(world: Path) -> None:
     make_store(world / "store").commit(attachment())
 
@@ -128,6 +133,15 @@ def commit_into_the_shard_of_a_killed_maker(
     shard = object_path(world / "store").parent
     disk.remove_directory(shard)
     disk.make_directory(shard)
+    commit(world, disk, acknowledge)
+
+
+def commit_below_the_directory_of_a_killed_maker(
+    world: Path, disk: Disk, acknowledge: Acknowledge
+) -> None:
+    """As above, and he had come no further than to the directory of all shards."""
+    for directory in ("objects", "objects/blake3"):
+        disk.make_directory(world / "store" / directory)
     commit(world, disk, acknowledge)
 
 
@@ -243,6 +257,12 @@ WORK = {
     "missing shard": Work(an_empty_store, commit_into_a_missing_shard, check_commit),
     "killed maker's shard": Work(
         an_empty_store, commit_into_the_shard_of_a_killed_maker, check_commit
+    ),
+    "missing directories": Work(an_empty_store_without_its_empty_directories, commit, check_commit),
+    "killed maker's directories": Work(
+        an_empty_store_without_its_empty_directories,
+        commit_below_the_directory_of_a_killed_maker,
+        check_commit,
     ),
     "duplicate": Work(an_empty_store, commit_duplicate, check_duplicate),
     "heal": Work(a_store_with_a_bad_object, heal, check_heal),
