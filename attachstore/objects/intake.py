@@ -115,6 +115,7 @@ class Intake:
             with self._changed:
                 self._promise.check()
                 is_burst = self._is_burst(len(objects))
+                slept = self._wait_s() is None
                 for digest, data in objects:
                     filling, known = self._holding(digest), True
                     if filling is None:
@@ -127,7 +128,9 @@ class Intake:
                     touched = [it for it in touched if it[0] is not filling]
                     touched.append((filling, filling.file.position))
                     answers.append(not known)
-                self._changed.notify_all()
+                # To wake a thread costs more than a record, so only one that has to know.
+                if slept or self._wait_s() == 0:
+                    self._changed.notify_all()
             for filling, position in touched:
                 self._make_durable(filling, position)
         return answers
@@ -259,7 +262,10 @@ class Intake:
         pause_s = 0.0
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, pause_s or self._wait_s())
+                if pause_s:
+                    self._changed.wait_for(lambda: self._closed, pause_s)
+                elif self._wait_s() != 0 and not self._closed:
+                    self._changed.wait(self._wait_s())
                 if self._closed:
                     return
                 if not pause_s and self._wait_s() != 0:

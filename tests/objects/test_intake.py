@@ -208,15 +208,33 @@ def test_the_same_bytes_are_taken_in_once(root: Path) -> None:
 # -- when it leaves ------------------------------------------------------------------------------
 
 
-def test_when_nothing_comes_there_are_plain_files_only(root: Path) -> None:
+@pytest.mark.parametrize("pause_s", [0.0, 0.1], ids=["at once", "after a while"])
+def test_when_nothing_comes_there_are_plain_files_only(root: Path, pause_s: float) -> None:
+    """After each burst, not after the first only."""
     policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.02)
     with opened(root, intake=policy) as store:
-        store.commit(attachment())
-        deadline_s = time.monotonic() + 60
-        while not object_path(root).exists():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
-        assert store.read(reference()) == DATA
+        for data in (DATA, OTHER, b"third"):
+            store.commit(attachment(data))
+            wait_until(object_path(root, data).exists)
+            wait_until(lambda: not backend_of(store)._own.records())
+            time.sleep(pause_s)
+            assert store.read(reference(data)) == data
+
+
+def test_a_file_that_is_half_full_is_emptied_while_more_comes(root: Path) -> None:
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=64 << 10)
+    with opened(root, intake=policy) as store:
+        for number in range(3):
+            data = bytes([number]) * (40 << 10)
+            store.commit(attachment(data))
+            wait_until(object_path(root, data).exists)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
 
 
 def test_closing_leaves_plain_files_no_thread_and_no_descriptor(root: Path) -> None:
