@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dis
+import sys
+import threading
 from contextlib import closing
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from tests.rigs.figures import Scale
 from tests.rigs.interpreter.allocations import CountingAllocations, Starving, failing_allocations
 from tests.rigs.interpreter.awaits import Driven, How
+from tests.rigs.interpreter.bytecodes import closed_places
 from tests.rigs.rig_interruptions import Interpreter, Point, run
 
 pytestmark = pytest.mark.skipif(
@@ -23,6 +30,38 @@ def test_no_interrupt_starvation_or_cancellation_breaks_a_promise() -> None:
     assert figures.violations == []
     assert figures.counted >= 400
     assert figures.details.keys() == {"interrupt", "allocation", "cancel"}
+
+
+def held_for_a_moment(lock: threading.Lock, value: int) -> tuple[int, bool] | None:
+    with lock:
+        if value:
+            return value, False
+    return None
+
+
+@pytest.mark.parametrize("value", [0, 1], ids=["to the end", "a value is returned"])
+def test_an_interrupt_where_cpython_lets_one_in_leaves_no_lock(value: int) -> None:
+    """What the rig leaves out is enough: else it would find locks that no program can lose."""
+    code = held_for_a_moment.__code__
+    closed = closed_places(code)
+    for step in dis.get_instructions(code):
+        lock = threading.Lock()
+
+        def interrupting(frame: FrameType, event: str, _: object, at: int = step.offset) -> Any:
+            if frame.f_code is not code:
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            if event == "opcode" and frame.f_lasti == at:
+                raise KeyboardInterrupt
+            return interrupting
+
+        sys.settrace(interrupting)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                held_for_a_moment(lock, value)
+        finally:
+            sys.settrace(None)
+        assert lock.locked() <= (step.offset in closed), step
 
 
 def test_a_point_that_is_not_reached_does_not_count() -> None:

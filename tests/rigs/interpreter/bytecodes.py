@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import attachstore
 
+_BEHIND_BLOCK = {"SWAP", "NOP"}  # of a value that is returned; where a branch ends
 PACKAGE = f"{Path(attachstore.__file__).parent}/"
 
 
@@ -53,7 +54,7 @@ class Counting:
         name = self._names.get(frame.f_code)
         if name is None:
             name = self._names[frame.f_code] = name_of(frame.f_code)
-            self._closed[frame.f_code] = _closed_places(frame.f_code)
+            self._closed[frame.f_code] = closed_places(frame.f_code)
         if not name:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -93,7 +94,8 @@ class Interrupting:
         return self._trace
 
 
-def _closed_places(code: CodeType) -> frozenset[int]:
+def closed_places(code: CodeType) -> frozenset[int]:
+    """Offsets before which CPython lets no interrupt in, though it would leave a `with` entered."""
     steps = [*dis.get_instructions(code)]
     entered = {
         after.offset
@@ -105,7 +107,8 @@ def _closed_places(code: CodeType) -> frozenset[int]:
         nones, calls = steps[at : at + 3], steps[at + 3 : at + 5]
         if all(it.opname == "LOAD_CONST" and it.argval is None for it in nones):
             until = [it for it in calls if it.opname in {"PRECALL", "CALL"} and it.arg == 2]
-            left |= {it.offset for it in (*nones, *until)} if until else set()
+            before = itertools.takewhile(lambda it: it.opname in _BEHIND_BLOCK, steps[:at][::-1])
+            left |= {it.offset for it in (*before, *nones, *until)} if until else set()
     return frozenset(entered | left)
 
 
