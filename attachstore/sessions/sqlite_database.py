@@ -11,7 +11,9 @@ Invariants
      format. None is used that answers anything else.
  (3) The write-ahead log that a dead process left is synced, and its cached pages dropped, before
      SQLite reads it: a commit is believed only if the disk has it. Commits of live processes are
-     synced before SQLite shows them.
+     synced before SQLite shows them. The same is done before the first write after one that
+     failed: ext4 may say OK to a sync of pages that are written a second time after their first
+     writing failed, and not have written them.
  (4) One connection writes, under a lock, one transaction at a time; it is thrown away after an
      error. Readers borrow one connection for one call, so a connection is never used by two
      threads at once, and no read transaction outlives a call.
@@ -42,7 +44,7 @@ from attachstore.errors import (
 )
 from attachstore.sessions.claims import Claims
 from attachstore.sessions.new_log import NewLog
-from attachstore.sessions.sqlite_errors import check_library, sqlite_errors
+from attachstore.sessions.sqlite_errors import FAILURES, check_library, sqlite_errors
 from attachstore.sessions.sqlite_format import (
     APPLICATION_ID,
     MIGRATIONS,
@@ -124,8 +126,11 @@ class Database:
                 self._check_format(connection)  # another process may have migrated it
                 yield connection
                 connection.execute("COMMIT")
-            except BaseException:
+            except BaseException as error:
                 self._writer = None
+                if isinstance(error, FAILURES):
+                    with self._guard:
+                        self._ready = False  # invariant (3)
                 connection.close()  # which rolls back
                 raise
 

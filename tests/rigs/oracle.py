@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,7 +150,11 @@ def _listing(listed: dict[str, AttachstoreError | None], promises: Promises) -> 
 def _logs(root: Path, promises: Promises) -> list[str]:
     wrong: list[str] = []
     for session_id, promise in promises.sessions.items():
-        log = stored.log_of(root, session_id)
+        try:
+            log = stored.log_of(root, session_id)
+        except sqlite3.DatabaseError as error:
+            wrong.append(f"{session_id}: the database cannot be read: {error}")
+            continue
         if log is None:
             continue
         wrong += [f"{session_id}: {what}" for what in promise.violations(log.events)]

@@ -332,6 +332,30 @@ def test_what_a_dead_process_left_is_synced_before_it_is_believed(
     assert disk.trace[synced + 1 : synced + 3] == followed
 
 
+def test_after_a_failed_write_nothing_is_written_over_what_the_cache_alone_holds(
+    place: SqlitePlace,
+) -> None:
+    """The next write would go to the same pages of the write-ahead log, and ext4 would not do it.
+
+    Seen on a device that fails once: the sync after that says OK, and the disk has zeros there.
+    """
+    disk = RecordingDisk(place.root, methods={"sync_file", "drop_cache"})
+    database = Database(place.path, disk)
+    with database.reading(), database.writing() as connection:  # readers keep the log alive
+        connection.execute("INSERT INTO session (segment, revision) VALUES ('a', 0)")
+    disk.trace.clear()
+
+    failure = sqlite3.OperationalError("disk I/O error")
+    failure.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+    with pytest.raises(StorageIOError), database.writing():
+        raise failure
+    assert disk.trace == []
+    with database.writing() as connection:
+        assert disk.trace == [("sync_file", "sessions.db-wal"), ("drop_cache", "sessions.db-wal")]
+        connection.execute("INSERT INTO session (segment, revision) VALUES ('b', 0)")
+    database.close()
+
+
 def test_a_sync_that_fails_is_told_before_anything_is_read(
     place: SqlitePlace, logs: SessionLogs, tmp_path: Path
 ) -> None:
