@@ -74,8 +74,8 @@ BTRFS = FileSystem(
 JOURNALED = (EXT4, EXT4_WRITEBACK, XFS, BTRFS)
 
 
-def run(*command: str, accept: tuple[int, ...] = (0,)) -> None:
-    """Run a tool. Raises RuntimeError with what it said."""
+def run(*command: str, accept: tuple[int, ...] = (0,)) -> str:
+    """Run a tool; what it printed. Raises RuntimeError with what it said."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -89,6 +89,7 @@ def run(*command: str, accept: tuple[int, ...] = (0,)) -> None:
             f"{' '.join(command)}: {done.returncode}: {done.stdout[-400:]}{done.stderr[-400:]}"
         )
         raise RuntimeError(message)
+    return done.stdout
 
 
 def make_image(system: FileSystem, image: Path) -> None:

@@ -18,6 +18,7 @@ import errno
 import itertools
 import os
 import random
+import re
 import stat
 import time
 from collections import Counter
@@ -52,9 +53,19 @@ ONCE, SINCE, BACKGROUND, SYNCFS = "sync", "sync and all after it", "write-back",
 WAYS = (ONCE, SINCE, BACKGROUND, SYNCFS)
 """What fails: one sync; that and everything later; the kernel's own writing, or somebody else's
 `syncfs`, before the sync, when the device is well again."""
-CASES_PER_SYSTEM = (11, 40)
+CASES_PER_SYSTEM = (11, 200)
 _WRITE_BACK_S = 0.05
 _TIMEOUT_S = 3600.0
+
+
+_MISNAMED = re.compile(r"has an incorrect filetype|ref count is \d+, should be \d+")
+_REFUSED = re.compile(
+    r"opened( again)?: s-\d+ cannot be opened: StoreLayoutError\(.*"
+    r"(it is not a directory \(\S+/sessions/s-\d+\)"
+    r"|the file has \d+ names, and all of them would be written \(\S+/sessions\.db-wal\))"
+    r"|left in staging: spool-[0-9a-f]{32}$"
+)
+"""A limit of file systems without a journal (see `is_only_misnamed`)."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +117,12 @@ def all_cases(workspace: Path, scale: Scale) -> Figures:
         for case in _cases(syncs, chance):
             if wanted == 0:
                 break
-            landed, said = Ward(workspace, system, case.sync.subject).suffer(case)
-            violations += said
+            ward = Ward(workspace, system, case.sync.subject)
+            landed, said = ward.suffer(case)
+            if said and is_only_misnamed(ward.mending, said):
+                counted[f"{system.name}, refused: a name leads elsewhere"] += 1
+            else:
+                violations += [f"{system.name}: {case}: {line}" for line in said]
             if landed:
                 wanted -= 1
                 counted[f"{case.sync.target}, {case.way}"] += 1
@@ -116,6 +131,16 @@ def all_cases(workspace: Path, scale: Scale) -> Figures:
     total = sum(counted[system.name] for system in SYSTEMS)
     seconds = time.monotonic() - started_s
     return Figures(NUMBER, NAME, total, UNIT, violations, seconds, tuple(notes), "", counted)
+
+
+def is_only_misnamed(mending: str, said: Sequence[str]) -> bool:
+    """Whether all that is wrong is a name which leads to something else since the power cut.
+
+    A name is taken away and its inode used again; only the inode reaches the disk. A file system
+    without a journal has two names for it then, and `e2fsck` (which said `mending`) lets both
+    stay. The store refuses what it cannot be sure of; nothing is lost, nothing is served.
+    """
+    return bool(_MISNAMED.search(mending)) and all(_REFUSED.match(line) for line in said)
 
 
 def calibrate(workspace: Path, system: FileSystem) -> tuple[list[str], str]:
@@ -179,8 +204,7 @@ class Ward(Stage):
                         writer.go_on(call)
                 copy_image(self.image, left)
                 crashed = [] if writer.status == 0 else [writer.complaint]
-        said = [*crashed, *self.verdict(left)]
-        return landed, [f"{self.system.name}: {case}: {line}" for line in said]
+        return landed, [*crashed, *self.verdict(left)]
 
     @contextlib.contextmanager
     def _taken_away_roughly(self, disk: BlockDaemon) -> Generator[None]:

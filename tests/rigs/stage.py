@@ -35,6 +35,8 @@ class Stage:
         self.image = workspace / "image"
         self.prepared = workspace / "prepared"
         self.journal = workspace / "journal"
+        self.mending = ""
+        """What was said when the last image that was judged had been mended."""
         self.mounted.mkdir(exist_ok=True)
         copy_image(_empty(workspace, system), self.prepared)
         with self.at_hand(self.prepared):
@@ -74,7 +76,7 @@ class Stage:
         `records` are what the journal says, unless others are given.
         """
         if self.system.mend:
-            run(*self.system.mend, str(image), accept=(0, 1))
+            self.mending = run(*self.system.mend, str(image), accept=(0, 1))
         written = read_journal(self.journal) if records is None else records
         with self.at_hand(image):
             return self.subject.judge(self.root, [*self._start, *written])

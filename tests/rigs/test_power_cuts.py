@@ -9,6 +9,7 @@ import pytest
 from tests.rigs import rig_block_writes, rig_device_errors, rig_power_cuts
 from tests.rigs.figures import Figures, Scale
 from tests.rigs.images import JOURNALED
+from tests.rigs.rig_device_errors import is_only_misnamed
 
 pytestmark = pytest.mark.xdist_group("rigs-with-disks")
 
@@ -43,3 +44,30 @@ def test_no_failing_device_breaks_a_promise() -> None:
     assert figures.counted >= 40
     kinds = {f"{target}, {way}" for target in ("object", "log") for way in rig_device_errors.WAYS}
     assert kinds | {"directory, sync"} <= figures.details.keys()
+
+
+REFUSED = (
+    "opened: s-1 cannot be opened: StoreLayoutError(\"the store's layout is broken: it is not a "
+    'directory (/mounted/place/store/sessions/s-1). Put the named entry right.")'
+)
+MISNAMED = (
+    "Entry 's-1' in /place/store/sessions (275) has an incorrect filetype (was 2, should be 1)."
+)
+
+
+@pytest.mark.parametrize(
+    ("mending", "said", "is_limit"),
+    [
+        (MISNAMED, [REFUSED], True),
+        (MISNAMED, [REFUSED, f"left in staging: spool-{'0' * 32}"], True),
+        (MISNAMED, [REFUSED, "s-1: event 2 was acknowledged and is lost"], False),
+        (MISNAMED, [REFUSED.replace("sessions/s-1", "objects/blake3/00")], False),
+        (MISNAMED, [REFUSED.replace("StoreLayoutError", "LogDamagedError")], False),
+        ("", [REFUSED], False),
+    ],
+)
+def test_only_a_name_that_leads_elsewhere_is_a_limit(
+    mending: str, said: list[str], is_limit: bool
+) -> None:
+    """And only where the file system's own checker has said that it found such names."""
+    assert is_only_misnamed(mending, said) is is_limit
