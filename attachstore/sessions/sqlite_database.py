@@ -11,9 +11,9 @@ Invariants
      format. None is used that answers anything else.
  (3) The write-ahead log that a dead process left is synced, and its cached pages dropped, before
      SQLite reads it: a commit is believed only if the disk has it. Commits of live processes are
-     synced before SQLite shows them. The same is done before the first write after one that
-     failed: ext4 may say OK to a sync of pages that are written a second time after their first
-     writing failed, and not have written them.
+     synced before SQLite shows them. The same is done after a write that failed: ext4 may say OK
+     to a sync of pages that are written a second time after their first writing failed, and not
+     have written them.
  (4) One connection writes, under a lock, one transaction at a time; it is thrown away after an
      error. Readers borrow one connection for one call, so a connection is never used by two
      threads at once, and no read transaction outlives a call.
@@ -36,6 +36,7 @@ from urllib.parse import quote
 from attachstore.confinement import refuse_second_name
 from attachstore.disk import Disk, ReadOnlyDisk, ensure_directory, is_regular, storage_errors
 from attachstore.errors import (
+    AttachstoreError,
     StorageReadOnlyError,
     StorageUnsupportedError,
     StoreForeignError,
@@ -128,10 +129,9 @@ class Database:
                 connection.execute("COMMIT")
             except BaseException as error:
                 self._writer = None
-                if isinstance(error, FAILURES):
-                    with self._guard:
-                        self._ready = False  # invariant (3)
                 connection.close()  # which rolls back
+                if isinstance(error, FAILURES):
+                    self._settle_again()
                 raise
 
     def borrow(self) -> sqlite3.Connection:
@@ -220,6 +220,13 @@ class Database:
             if not self._is_read_only:
                 self._migrate()
             self._ready = True
+
+    def _settle_again(self) -> None:
+        """At once, since others write there too; and before our next write, should this fail."""
+        with self._guard:
+            self._ready = False
+        with contextlib.suppress(AttachstoreError):
+            self.settle()
 
     def _join(self) -> None:
         if self._claims is None or self._is_read_only or self._has_joined:
