@@ -30,7 +30,6 @@ WATCHED = {
     "xml": "xml",
     "sqlite3": "sqlite",
     "backports.zstd": "zstd",
-    "compression.zstd": "zstd",
     "aiofiles": "aiofiles",
     "rich": "rich",
     "tomllib": "toml",
@@ -55,6 +54,8 @@ WATCHED = {
 CORE = {"asyncio", "blake3", "msgspec"}
 STORE = CORE | {"store", "sessions", "objects", "admission"}
 """What any command on a store needs."""
+ZSTD = {"zstd"} if sys.version_info < (3, 14) else set[str]()
+"""Since 3.14 it is a part of Python, which loads it for other things too."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ TABLE = [
     Row("session delete", "session delete s-1 --yes", STORE),
     Row("session verify", "session verify s-1", STORE),
     Row("session repair", "session repair s-1", STORE),
-    Row("session seal", "session seal s-1", STORE | {"zstd"}),
+    Row("session seal", "session seal s-1", STORE | ZSTD),
     Row("session unseal", "session unseal s-1", STORE),
     Row(
         "session convert",
