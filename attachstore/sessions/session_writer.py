@@ -26,6 +26,7 @@ from attachstore.sessions.attempt import Attempt
 from attachstore.sessions.conflict import append_over_conflicts
 from attachstore.sessions.draft import Draft
 from attachstore.sessions.event import Event
+from attachstore.sessions.joined_appends import JoinedAppends
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.write_behind import EmitPolicy, WriteBehind
@@ -49,6 +50,7 @@ class SessionWriter:
         self.queue = WriteBehind(
             log.id, self._write, worker=worker, policy=emit, on_queue=self._keep
         )
+        self._appends = JoinedAppends(self.queue, worker, self._append, self._is_poisoned)
         self._logs = logs
         self._worker = worker
         self._unsaved = unsaved
@@ -90,16 +92,10 @@ class SessionWriter:
     async def append(self, drafts: Sequence[Draft], after: int | None) -> list[Event]:
         self._check_open()
 
-        def append(cancel: CancelFlag) -> list[Event]:
-            return append_over_conflicts(
-                self._logs, self.log, drafts, after, reopened=self._reopened, cancel=cancel
-            )
-
-        async with self.queue.turn():  # threads would take turns in any order
-            try:
-                return await self._worker.run(append)
-            finally:
-                self._touch()
+        try:
+            return await self._appends.append(drafts, after)
+        finally:
+            self._touch()
 
     async def adopt(self, other: SessionWriter) -> None:
         self._check_open()
@@ -130,6 +126,16 @@ class SessionWriter:
     async def _release(self) -> None:
         await self._worker.finish(self.log.close)
         self._released = True
+
+    def _append(
+        self, cancel: CancelFlag, drafts: Sequence[Draft], after: int | None
+    ) -> list[Event]:
+        return append_over_conflicts(
+            self._logs, self.log, drafts, after, reopened=self._reopened, cancel=cancel
+        )
+
+    def _is_poisoned(self) -> bool:
+        return self.log.state is State.POISONED
 
     def _write(self, attempt: Attempt) -> None:
         """In a thread, one at a time."""

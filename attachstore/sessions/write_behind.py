@@ -20,6 +20,9 @@ Invariants
      into an empty one. Who finds no room waits; whoever came first is served first.
  (7) An emit that raises or is cancelled has admitted nothing; one that returned is in the queue.
 
+Locks are taken and released by plain calls: between the making of an `__aexit__` and its first step
+an interrupt can come, which would leave an `async with` entered for ever.
+
 All of it runs in the event loop, where nothing happens between two awaits; only `write` runs in
 a thread, and the attempt itself keeps what came of it, so that a cancellation loses no outcome.
 """
@@ -27,11 +30,10 @@ a thread, and the attempt itself keeps what came of it, so that a cancellation l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from attachstore.sessions.attempt import Attempt
@@ -89,6 +91,7 @@ class WriteBehind:
         self._policy = policy
         self._on_queue = on_queue
         self._order = asyncio.Lock()
+        self.end_turn = self._order.release  # no function of ours: an interrupt could come in it
         self._gate = asyncio.Lock()  # of admission
         self._at_gate = 0  # who is admitted before whoever comes now
         self._turn_at = _TURN_EVENTS
@@ -108,6 +111,15 @@ class WriteBehind:
     def queued(self) -> int:
         """Events that were admitted and are not known to be durable."""
         return len(self._queue)
+
+    @property
+    def mark(self) -> int:
+        """What was admitted so far, for `is_written`."""
+        return self._admitted
+
+    def is_written(self, mark: int) -> bool:
+        """Whether all that had been admitted at the mark has left the queue."""
+        return self._written >= mark
 
     # -- what a session does -------------------------------------------------------------------
 
@@ -131,7 +143,8 @@ class WriteBehind:
         """
         self._at_gate += 1
         try:
-            async with self._gate:
+            await self._gate.acquire()
+            try:
                 if draft.references:
                     await self._worker.run(confirm, draft)
                 if self._admitted >= self._turn_at:
@@ -145,20 +158,25 @@ class WriteBehind:
                 if self._sealed:
                     raise _closed(self._id)
                 self._take(draft)
+            finally:
+                self._gate.release()
         finally:
             self._at_gate -= 1
 
-    @contextlib.asynccontextmanager
-    async def turn(self) -> AsyncGenerator[None]:
+    async def begin_turn(self) -> None:
         """The right to write to the log, once everything admitted before the call is in it.
 
-        Retries a batch that failed. Raises what the log raises; what could not be written stays.
+        Whoever gets it ends it (`end_turn`). Retries a batch that failed. Raises what the log
+        raises; what could not be written stays.
         """
         mark = self._admitted
-        async with self._order:
+        await self._order.acquire()
+        try:
             while self._written < mark:
                 await self._write_batch(mark)
-            yield
+        except BaseException:
+            self._order.release()
+            raise
 
     async def drain(self) -> None:
         """Write all that was admitted before, and what is admitted while this goes on.
@@ -167,8 +185,8 @@ class WriteBehind:
         second takes what came during the first.
         """
         for _ in range(2):
-            async with self.turn():
-                pass
+            await self.begin_turn()
+            self.end_turn()
             if not self._queue:
                 return
 
@@ -180,39 +198,52 @@ class WriteBehind:
     async def close(self, release: Callable[[], Awaitable[None]]) -> None:
         """Seal, write all that is queued, then `release` the log, whatever came of it."""
         self.seal()
-        async with self._order:
+        await self._order.acquire()
+        try:
             try:
                 while self._queue:
                     await self._write_batch(self._admitted)
             finally:
                 await release()
+        finally:
+            self._order.release()
 
     async def adopt(self, other: WriteBehind) -> None:
         """Take over what another queue of the same session, sealed, could not write.
 
         With the batch that failed, so that what of it did reach the log is not written again.
         """
-        async with self._order, other._order:
-            if self._queue or self._sealed or not other._sealed or self._id != other._id:
-                message = "only a session without waiting events adopts those of a closed one"
-                raise ValueError(message)
-            self._attempt, other._attempt = other._attempt, None
-            self._began = self._written - (self._attempt.landed if self._attempt else 0)
-            count = len(other._queue)
-            if count:
-                self._queue.extend(other._queue)
-                self._queue_bytes += other._queue_bytes
-                self._admitted += count
-                other._leave_to(other._admitted)
-                self._on_queue(True)
-                self._arm()
+        await self._order.acquire()
+        try:
+            await other._order.acquire()
+            try:
+                if self._queue or self._sealed or not other._sealed or self._id != other._id:
+                    message = "only a session without waiting events adopts those of a closed one"
+                    raise ValueError(message)
+                self._attempt, other._attempt = other._attempt, None
+                self._began = self._written - (self._attempt.landed if self._attempt else 0)
+                count = len(other._queue)
+                if count:
+                    self._queue.extend(other._queue)
+                    self._queue_bytes += other._queue_bytes
+                    self._admitted += count
+                    other._leave_to(other._admitted)
+                    self._on_queue(True)
+                    self._arm()
+            finally:
+                other._order.release()
+        finally:
+            self._order.release()
 
     async def forget(self) -> None:
         """Give up what is queued, after the write that runs now. For a log that is deleted."""
         self.seal()
-        async with self._order:
+        await self._order.acquire()
+        try:
             self._attempt = self.failure = None
             self._leave_to(self._admitted)
+        finally:
+            self._order.release()
 
     # -- the clock -----------------------------------------------------------------------------
 
@@ -242,9 +273,12 @@ class WriteBehind:
             # `due` is read before the turn is asked for: an append that is called meanwhile must
             # find the events emitted after it behind it.
             while self._written < (due := self._due):
-                async with self._order:
+                await self._order.acquire()
+                try:
                     if self._written < due and self.failure is None:
                         await self._write_batch(due)
+                finally:
+                    self._order.release()
         except asyncio.CancelledError:  # the loop ends
             raise
         except BaseException as error:  # noqa: BLE001 - reported; flush will meet it again

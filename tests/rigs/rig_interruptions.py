@@ -91,9 +91,9 @@ def points_of(interpreter: Interpreter, kind: str, workloads: Iterable[str]) -> 
 
 
 def _bytecodes(counted: list[tuple[str, int, int]]) -> Iterator[tuple[object, Where]]:
-    """The first and the last execution of each."""
+    """The first and the last execution of each, and one between."""
     for code, offset, executions in counted:
-        for nth in sorted({1, executions}):
+        for nth in sorted({1, (executions + 1) // 2, executions}):
             yield (code, offset), (("code", code), ("offset", offset), ("nth", nth))
 
 

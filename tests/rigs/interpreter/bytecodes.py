@@ -1,12 +1,12 @@
-"""KeyboardInterrupt before any bytecode of the package's code.
+"""KeyboardInterrupt before any bytecode of the package's code that it can come before.
 
 A bytecode is named by its code object (file below the package, line, name) and its offset there;
 a run interrupts one execution of it, counted from 1. Only frames of that code are traced opcode
 by opcode, so a run costs little more than the work.
 
-Two places are left out: behind the opcode that enters a `with`, before its block, and between the
-end of the block and the call that leaves it. CPython looks for interrupts after calls and jumps
-and at the start of functions only, so it lets none in there, and whatever was entered is left.
+Before most bytecodes no interrupt can come: CPython looks for one behind calls and jumps back, and
+where a function begins or goes on. Elsewhere it would find what no program can meet, such as a lock
+between the end of its block and the call that lets it go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any, Self
 
 import attachstore
 
-_BEHIND_BLOCK = {"SWAP", "NOP"}  # of a value that is returned; where a branch ends
 PACKAGE = f"{Path(attachstore.__file__).parent}/"
 
 
@@ -41,7 +40,7 @@ class Counting:
     def __init__(self) -> None:
         self.executed: Counter[Bytecode] = Counter()
         self._names: dict[CodeType, str] = {}
-        self._closed: dict[CodeType, frozenset[int]] = {}
+        self._open: dict[CodeType, frozenset[int]] = {}
 
     def __enter__(self) -> Self:
         sys.settrace(self._trace)
@@ -54,11 +53,11 @@ class Counting:
         name = self._names.get(frame.f_code)
         if name is None:
             name = self._names[frame.f_code] = name_of(frame.f_code)
-            self._closed[frame.f_code] = closed_places(frame.f_code)
+            self._open[frame.f_code] = open_places(frame.f_code)
         if not name:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        if event == "opcode" and frame.f_lasti not in self._closed[frame.f_code]:
+        if event == "opcode" and frame.f_lasti in self._open[frame.f_code]:
             self.executed[Bytecode(name, frame.f_lasti)] += 1
         return self._trace
 
@@ -94,22 +93,20 @@ class Interrupting:
         return self._trace
 
 
-def closed_places(code: CodeType) -> frozenset[int]:
-    """Offsets before which CPython lets no interrupt in, though it would leave a `with` entered."""
+def open_places(code: CodeType) -> frozenset[int]:
+    """Offsets of the bytecodes before which CPython lets interrupts in."""
     steps = [*dis.get_instructions(code)]
-    entered = {
-        after.offset
-        for step, after in itertools.pairwise(steps)
-        if step.opname in {"BEFORE_WITH", "SETUP_WITH", "LOAD_SPECIAL"}
-    }
-    left: set[int] = set()
-    for at in range(len(steps) - 4):
-        nones, calls = steps[at : at + 3], steps[at + 3 : at + 5]
-        if all(it.opname == "LOAD_CONST" and it.argval is None for it in nones):
-            until = [it for it in calls if it.opname in {"PRECALL", "CALL"} and it.arg == 2]
-            before = itertools.takewhile(lambda it: it.opname in _BEHIND_BLOCK, steps[:at][::-1])
-            left |= {it.offset for it in (*before, *nones, *until)} if until else set()
-    return frozenset(entered | left)
+    behind = {after.offset for step, after in itertools.pairwise(steps) if _looks(step.opname)}
+    return frozenset(behind).union(it.argval for it in steps if _jumps_back(it.opname))
+
+
+def _looks(opname: str) -> bool:
+    """Whether CPython looks for interrupts at the end of that opcode."""
+    return opname == "RESUME" or (opname.startswith("CALL") and "INTRINSIC" not in opname)
+
+
+def _jumps_back(opname: str) -> bool:
+    return "JUMP_BACKWARD" in opname and "NO_INTERRUPT" not in opname
 
 
 def name_of(code: CodeType) -> str:

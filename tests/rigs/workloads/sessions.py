@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Awaitable, Callable
@@ -101,6 +102,18 @@ async def append_batch(scene: Scene) -> None:
         if handle is not None:
             await handle.append("batch/1", "batch/2", "batch/3")
             await handle.append("batch/4", "batch/5")
+
+
+async def append_together(scene: Scene) -> None:
+    """Calls that do not wait for each other; those that find one being written share a write."""
+    async with scene.store() as store:
+        handle = await scene.load(store, "s-1")
+        if handle is not None:
+            calls = (handle.append(f"together/{number}") for number in range(4))
+            for outcome in await asyncio.gather(*calls, return_exceptions=True):
+                if outcome is not None:
+                    raise outcome
+            await handle.append("behind/1")
 
 
 async def append_busily(scene: Scene) -> None:
@@ -279,6 +292,7 @@ def _both(
 SESSION_WORKLOADS = (
     *_both("append-one", one_session, append_one),
     *_both("append-batch", one_session, append_batch),
+    Workload("append-together", partial(one_session, medium=JSONL), append_together),
     Workload("append-busily", partial(one_session, medium=JSONL), append_busily),
     *_both("write-behind", one_session, write_behind),
     *_both("fork", one_session, fork),
