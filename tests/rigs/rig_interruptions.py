@@ -34,7 +34,7 @@ TRIES = 3
 MISSED_SHARE_MAX = 0.05
 
 # How many of each kind; interrupts first of all reach every bytecode that is executed at all.
-_POINTS = {"interrupt": (150, 12_000), "allocation": (150, 6_000), "cancel": (150, 4_000)}
+_POINTS = {"interrupt": (150, 8_000), "allocation": (150, 4_500), "cancel": (150, 3_500)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import attachstore
 
@@ -94,9 +94,22 @@ class Interrupting:
 
 
 def open_places(code: CodeType) -> frozenset[int]:
-    """Offsets of the bytecodes before which CPython lets interrupts in."""
-    steps = [*dis.get_instructions(code)]
-    behind = {after.offset for step, after in itertools.pairwise(steps) if _looks(step.opname)}
+    """Offsets of the bytecodes before which CPython lets interrupts in.
+
+    What it raises behind a call is raised by the call: who handles that must handle it here too.
+    """
+    listed = dis.Bytecode(code)
+    steps = [*listed]
+    table = cast("list[Any]", vars(listed)["exception_entries"])  # which typeshed lacks
+
+    def handler(step: dis.Instruction) -> object:
+        return next((it for it in table if it.start <= step.offset < it.end), None)
+
+    behind = {
+        after.offset
+        for step, after in itertools.pairwise(steps)
+        if _looks(step.opname) and handler(step) == handler(after)
+    }
     return frozenset(behind).union(it.argval for it in steps if _jumps_back(it.opname))
 
 
