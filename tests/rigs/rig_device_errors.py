@@ -19,6 +19,7 @@ import itertools
 import os
 import random
 import re
+import signal
 import stat
 import time
 from collections import Counter
@@ -121,6 +122,8 @@ def all_cases(workspace: Path, scale: Scale) -> Figures:
             landed, said = ward.suffer(case)
             if said and is_only_misnamed(ward.mending, said):
                 counted[f"{system.name}, refused: a name leads elsewhere"] += 1
+            elif is_only_a_lost_mapping(system, case.sync.subject.name, said):
+                counted[f"{system.name}, killed: SQLite's shared index could not be touched"] += 1
             else:
                 violations += [f"{system.name}: {case}: {line}" for line in said]
             if landed:
@@ -141,6 +144,20 @@ def is_only_misnamed(mending: str, said: Sequence[str]) -> bool:
     stay. The store refuses what it cannot be sure of; nothing is lost, nothing is served.
     """
     return bool(_MISNAMED.search(mending)) and all(_REFUSED.match(line) for line in said)
+
+
+def is_only_a_lost_mapping(system: FileSystem, subject: str, said: Sequence[str]) -> bool:
+    """Whether the process was killed by SIGBUS, and nothing is wrong with what it left.
+
+    btrfs refuses everything after an error at once, and nothing can be written to a mapping any
+    more; SQLite maps `sessions.db-shm`, and attachstore nothing.
+    """
+    has_database = subject.endswith("sqlite") or subject.startswith("convert")
+    return system is BTRFS and has_database and list(said) == [_killed_by(signal.SIGBUS)]
+
+
+def _killed_by(number: int) -> str:
+    return f"the process was killed by {signal.Signals(number).name}"
 
 
 def calibrate(workspace: Path, system: FileSystem) -> tuple[list[str], str]:
@@ -203,7 +220,7 @@ class Ward(Stage):
                     else:
                         writer.go_on(call)
                 copy_image(self.image, left)
-                crashed = [] if writer.status == 0 else [writer.complaint]
+                crashed = _how_it_ended(writer)
         return landed, [*crashed, *self.verdict(left)]
 
     @contextlib.contextmanager
@@ -255,6 +272,14 @@ class Ward(Stage):
             self.subject.run(self.root, Journal(self.open_journal(), keep_going=True))
 
         return HeldProcess(work)
+
+
+def _how_it_ended(writer: HeldProcess) -> list[str]:
+    """What is wrong with that."""
+    status = writer.status or 0
+    if status < 0:
+        return [_killed_by(-status)]
+    return [writer.complaint] if status else []
 
 
 def _synced(call: Call, descriptor: int) -> int:

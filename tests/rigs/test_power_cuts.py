@@ -9,7 +9,8 @@ import pytest
 from tests.rigs import rig_block_writes, rig_device_errors, rig_power_cuts
 from tests.rigs.figures import Figures, Scale
 from tests.rigs.images import JOURNALED
-from tests.rigs.rig_device_errors import is_only_misnamed
+from tests.rigs.images import BTRFS, EXT4, FileSystem
+from tests.rigs.rig_device_errors import is_only_a_lost_mapping, is_only_misnamed
 
 pytestmark = pytest.mark.xdist_group("rigs-with-disks")
 
@@ -71,3 +72,23 @@ def test_only_a_name_that_leads_elsewhere_is_a_limit(
 ) -> None:
     """And only where the file system's own checker has said that it found such names."""
     assert is_only_misnamed(mending, said) is is_limit
+
+
+KILLED = "the process was killed by SIGBUS"
+
+
+@pytest.mark.parametrize(
+    ("system", "subject", "said", "is_limit"),
+    [
+        (BTRFS, "fork-sqlite", [KILLED], True),
+        (BTRFS, "fork", [KILLED], False),
+        (EXT4, "fork-sqlite", [KILLED], False),
+        (BTRFS, "fork-sqlite", [KILLED, "s-1: event 2 was acknowledged and is lost"], False),
+        (BTRFS, "fork-sqlite", ["the process was killed by SIGSEGV"], False),
+    ],
+)
+def test_only_what_sqlite_maps_on_btrfs_is_a_limit(
+    system: FileSystem, subject: str, said: list[str], is_limit: bool
+) -> None:
+    """And only if nothing is lost."""
+    assert is_only_a_lost_mapping(system, subject, said) is is_limit
