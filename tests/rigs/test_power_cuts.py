@@ -8,8 +8,7 @@ import pytest
 
 from tests.rigs import rig_block_writes, rig_device_errors, rig_power_cuts
 from tests.rigs.figures import Figures, Scale
-from tests.rigs.images import JOURNALED
-from tests.rigs.images import BTRFS, EXT4, FileSystem
+from tests.rigs.images import BTRFS, EXT4, JOURNALED, FileSystem
 from tests.rigs.rig_device_errors import is_only_a_lost_mapping, is_only_misnamed
 
 pytestmark = pytest.mark.xdist_group("rigs-with-disks")
