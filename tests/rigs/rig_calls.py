@@ -33,7 +33,7 @@ PROCESSES = 2
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
 CI_RUNS = 400
-PROOF_RUNS: int | None = None
+PROOF_RUNS = 24_000
 """All that are possible. A number takes so many of them."""
 ALIKE_MAX = 4
 """Calls that differ in the shard only, of workloads that do something to each shard."""
@@ -137,7 +137,7 @@ def reason_not_to_run() -> str:
 
 
 def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figures:
-    """Every job, or at CI scale a sample in which every pair of call and fault occurs."""
+    """A sample of the jobs in which every pair of call and fault occurs."""
     reason = reason_not_to_run()
     if reason:
         return Figures(1, NAME, 0, "runs", [], 0.0, not_run=reason)
@@ -145,8 +145,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
     with closing(Shimmed()) as shimmed:
         calls = {name: shimmed.calls(name) for name in workloads}
     possible = list(all_jobs(calls))
-    many = CI_RUNS * len(calls) // len(ALL_WORKLOADS) if scale.ci else PROOF_RUNS
-    jobs = possible if many is None else sample(possible, many)
+    many = scale.pick(CI_RUNS, PROOF_RUNS) * len(calls) // len(ALL_WORKLOADS)
+    jobs = sample(possible, many)
     landed, violations = of_landed(shared_out(jobs, Shimmed, scale.pick(1, PROCESSES)))
     return Figures(
         rig=1,

@@ -29,7 +29,7 @@ from tests.rigs.sandbox import Sandbox
 from tests.rigs.tracing import Call, Tracer
 
 _CAP_CI, _CAP_PROOF = 2, 60
-_KILLS_CI, _KILLS_PROOF = 1, 100
+_KILLS_CI, _KILLS_PROOF = 1, 12
 """Of each workload."""
 
 
