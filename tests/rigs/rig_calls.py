@@ -34,7 +34,7 @@ TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
 CI_RUNS = 400
 PROOF_RUNS = 24_000
-"""All that are possible. A number takes so many of them."""
+"""Of all workloads. Some 100,000 are possible, which takes hours."""
 ALIKE_MAX = 4
 """Calls that differ in the shard only, of workloads that do something to each shard."""
 SHARD = re.compile(r"(?<=blake3/)[0-9a-f]{2}\b")
