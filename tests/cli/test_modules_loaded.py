@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from attachstore.cli.main import main
 from attachstore.digest import Digest
 from tests.cli.conftest import picture
 from tests.cli.test_help import COMMANDS
@@ -125,10 +124,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "note.txt").write_bytes(b"to do: nothing\n")
     (folder / "photo.jpg").write_bytes(picture())
     for name, medium in (("store", "jsonl"), ("sql", "sqlite")):
-        store = ["--store", str(folder / name)]
-        assert main([*store, "init", "--sessions", medium]) == 0
-        files = [str(folder / name) for name in ("note.txt", "photo.jpg")]
-        assert main([*store, "put", *files, "--session", "s-1"]) == 0
+        for arguments in (
+            ["init", "--sessions", medium],
+            ["put", "note.txt", "photo.jpg", "--session", "s-1"],
+        ):
+            command = [sys.executable, "-m", "attachstore", "--store", name, *arguments]
+            subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 
 

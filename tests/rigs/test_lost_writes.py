@@ -38,8 +38,8 @@ def test_the_model_believes_in_sqlite_as_far_as_it_may_be_believed() -> None:
 @pytest.mark.parametrize(
     ("site", "subject"),
     [
-        ("objects/filesystem.py FilesystemBackend.publish sync#1", "put-small"),
-        ("objects/filesystem.py FilesystemBackend.publish sync_directory#1", "put-small"),
+        ("objects/publication.py Publication.publish sync#1", "put-small"),
+        ("objects/publication.py Publication.publish sync_directory#1", "put-small"),
         ("sessions/log_file.py LogFile.append sync_data#1", "append-batch"),
     ],
 )
