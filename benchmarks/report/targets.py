@@ -154,11 +154,11 @@ TARGETS = (
         against="ours, one by one; the first tenth",
         goal="a batch is cheaper and syncs half as often; nothing grows with the number",
         why_not=(
-            "A batch asks for as many syncs as its objects one by one, two for each, and asks for "
-            "them from many threads at once; the file system joins those that wait together into "
-            "one commit of its journal, which is why the time falls and the number of calls does "
-            "not. Times here are single figures: a neighbour on the machine shows in them. Counts "
-            "do not vary."
+            "A batch syncs each file once, and each of 256 directories once: 1,000 objects at "
+            "a time cannot come below 0.63, nor 200 below 0.85. The file system joins what waits "
+            "together into one commit of its journal, so the time falls by more than the number "
+            "of calls. Times here are single figures: a neighbour on the machine shows in them. "
+            "Counts do not vary."
         ),
     ),
     Target(
