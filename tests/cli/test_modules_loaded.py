@@ -129,8 +129,13 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["put", "note.txt", "photo.jpg", "--session", "s-1"],
         ):
             command = [sys.executable, "-m", "attachstore", "--store", name, *arguments]
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            subprocess.run(command, cwd=folder, env=unset(), check=True, capture_output=True)
     return folder
+
+
+def unset() -> dict[str, str]:
+    """The environment without what the tests are told by it, which no command knows."""
+    return {name: value for name, value in os.environ.items() if "ATTACHSTORE" not in name}
 
 
 def loaded_by(row: Row, folder: Path) -> set[str]:
@@ -142,8 +147,7 @@ def loaded_by(row: Row, folder: Path) -> set[str]:
         "SQL": ["--store", "sql"],
     }
     arguments = [each for word in row.arguments.split() for each in stand_ins.get(word, [word])]
-    environment = {name: value for name, value in os.environ.items() if "ATTACHSTORE" not in name}
-    environment |= {"HOME": str(folder), "ATTACHSTORE_STORE": "store", "LOADED": "loaded"}
+    environment = unset() | {"HOME": str(folder), "ATTACHSTORE_STORE": "store", "LOADED": "loaded"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=folder,
