@@ -51,8 +51,9 @@ async def admitted_together(
     """
     batch = _Batch(worker, attacher, offers)
     try:
-        await asyncio.gather(*(batch.work() for _ in range(LANES)))
-        return batch.outcome()
+        # With exceptions returned it ends after all lanes, also if it is cancelled.
+        lanes = (batch.work() for _ in range(LANES))
+        return batch.outcome(await asyncio.gather(*lanes, return_exceptions=True))
     except BaseException:
         batch.drop()
         raise
@@ -78,10 +79,13 @@ class _Batch:
             if self._failures:
                 return
 
-    def outcome(self) -> list[Attachment]:
-        """Raises what the first piece that failed raised."""
+    def outcome(self, ends: Sequence[BaseException | None]) -> list[Attachment]:
+        """Raises what the first piece that failed raised, or what ended a lane otherwise."""
         if self._failures:
             raise self._failures[min(self._failures)]
+        for end in ends:
+            if end is not None:  # a stream may raise a CancelledError of its own
+                raise end
         return [it for index in sorted(self._done) for it in self._done[index]]
 
     def drop(self) -> None:
