@@ -116,24 +116,36 @@ class Intake:
                 self._promise.check()
                 is_burst = self._is_burst(len(objects))
                 slept = self._wait_s() is None
-                for digest, data in objects:
-                    filling, known = self._holding(digest), True
-                    if filling is None:
-                        filling, known = self._filling_for(len(data)) if is_burst else None, False
-                    if filling is None:
-                        answers.append(None)
-                        continue
-                    if not known:
-                        filling.records[digest] = filling.file.append(digest, data)
-                    touched = [it for it in touched if it[0] is not filling]
-                    touched.append((filling, filling.file.position))
-                    answers.append(not known)
-                # To wake a thread costs more than a record, so only one that has to know.
-                if slept or self._wait_s() == 0:
-                    self._changed.notify_all()
+                try:
+                    for digest, data in objects:
+                        answers.append(self._take(digest, data, touched, is_burst=is_burst))
+                finally:
+                    # To wake a thread costs more than a record, so only one that has to know.
+                    if slept or self._wait_s() == 0:
+                        self._changed.notify_all()
             for filling, position in touched:
                 self._make_durable(filling, position)
         return answers
+
+    def _take(
+        self,
+        digest: Digest,
+        data: bytes,
+        touched: list[tuple[_Filling, tuple[int, int]]],
+        *,
+        is_burst: bool,
+    ) -> bool | None:
+        """See `put`; not durable yet. `touched` gets how far which file has to be synced."""
+        filling = self._holding(digest)
+        known = filling is not None
+        if filling is None:
+            filling = self._filling_for(len(data)) if is_burst else None
+            if filling is None:
+                return None
+            filling.records[digest] = filling.file.append(digest, data)
+        touched[:] = [it for it in touched if it[0] is not filling]
+        touched.append((filling, filling.file.position))
+        return not known
 
     def confirm(self, digest: Digest) -> bool:
         """Make it durable, if it is here."""

@@ -26,6 +26,7 @@ from attachstore.attachment import BytesContent, Content, Spool
 from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError, ObjectMissingError
+from attachstore.errors.error import indexed
 from attachstore.objects.backend import (
     Entry,
     EntryKind,
@@ -138,7 +139,9 @@ class IntakeBackend:
         if cancel is not None:
             cancel.check()
         objects = [(it.digest, it.head(it.size)) for it in for_intake]
-        for content, answer in zip(for_intake, self._own.put_many(objects), strict=True):
+        with indexed(min((positions[digest] for digest, _ in objects), default=0)):
+            answers = self._own.put_many(objects)
+        for content, answer in zip(for_intake, answers, strict=True):
             if answer is None:
                 for_files.append((positions[content.digest], content))
             elif not answer:
@@ -277,7 +280,12 @@ class IntakeBackend:
 
     def _settle(self, objects: Objects) -> None:
         """Give objects their files, durably. A name that is taken is judged, as by a commit."""
-        for content in self.files.publish_many(self._whole(objects)):
+        try:
+            taken = self.files.publish_many(self._whole(objects))
+        except AttachstoreError as error:
+            error.index = None  # nobody has given them here
+            raise
+        for content in taken:
             ObjectStore(self.files).restore(content, found_by=_FOUND_BY)
 
     def _whole(self, objects: Objects) -> Iterator[Content]:

@@ -221,6 +221,22 @@ def test_when_nothing_comes_there_are_plain_files_only(root: Path, pause_s: floa
             assert store.read(reference(data)) == data
 
 
+def test_what_a_batch_has_taken_in_before_it_failed_gets_its_files_too(root: Path) -> None:
+    """It woke nobody, and neither did those who came later."""
+    disk = FailingDisk(methods={"write"})
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.02)
+    with opened(root, disk, intake=policy) as store:
+        store.commit(attachment(b"makes the file"))
+        wait_until(lambda: not backend_of(store)._own.records())
+        disk.fail_at = disk.calls + 2  # the second record
+        with pytest.raises(StorageIOError) as caught:
+            store.commit_many([attachment(it) for it in (DATA, OTHER)])
+        disk.heal()
+        assert caught.value.index == 0  # they share a file and a sync
+        store.commit(attachment(b"later"))
+        wait_until(object_path(root, b"later").exists)
+
+
 def test_a_file_that_is_half_full_is_emptied_while_more_comes(root: Path) -> None:
     policy = IntakePolicy(burst_s=NEVER_S, idle_s=NEVER_S, file_bytes=64 << 10)
     with opened(root, intake=policy) as store:
