@@ -272,9 +272,8 @@ class _Pool:
     def _add_thread(self) -> None:
         thread = DaemonThread(self._serve, f"{self._name}_{len(self._threads)}")
         try:
-            self._threads.append(
-                thread
-            )  # before it serves: Ctrl-C behind its start must not lose it
+            # Before it serves: Ctrl-C behind its start must not lose it.
+            self._threads.append(thread)
             thread.start()
         except BaseException as error:
             if not thread.serves:
