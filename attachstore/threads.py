@@ -230,15 +230,18 @@ def _run(call: Callable[[], R], loop: asyncio.AbstractEventLoop, work: _Work[R])
 def _tell(work: _Work[R], result: list[R], failure: BaseException | None) -> None:
     if failure is None:
         work.set_result(result[0])
-    elif isinstance(failure, MemoryError):
-        reason = "allocation failed"
-        work.set_exception(
-            ResourceExhaustedError(where="thread pool", resource="memory", reason=reason)
-        )
-    elif isinstance(failure, StopIteration):  # which a future does not take
-        work.set_exception(RuntimeError(f"a job raised {failure!r}"))
     else:
-        work.set_exception(failure)
+        work.set_exception(for_callers(failure))
+
+
+def for_callers(failure: BaseException) -> BaseException:
+    """What a caller is told of what a job raised."""
+    if isinstance(failure, MemoryError):
+        reason = "allocation failed"
+        return ResourceExhaustedError(where="thread pool", resource="memory", reason=reason)
+    if isinstance(failure, StopIteration):  # which a future does not take
+        return RuntimeError(f"a job raised {failure!r}")
+    return failure
 
 
 class _Pool:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from attachstore.sessions.draft import Draft
 from attachstore.sessions.event import Event
 from attachstore.sessions.write_behind import WriteBehind
-from attachstore.threads import CancelFlag, Worker
+from attachstore.threads import CancelFlag, Worker, for_callers
 
 BATCH_BYTES_MAX = 8 << 20
 """Of events taken along; one call of any size is always written."""
@@ -53,7 +53,7 @@ class _Call:
 
     def outcome(self) -> list[Event]:
         if self.error is not None:
-            raise self.error
+            raise for_callers(self.error)
         return (self.batch or [])[self.place or slice(None)]
 
 

@@ -16,10 +16,12 @@ from attachstore.disk import Disk
 from attachstore.errors import (
     DanglingReferenceError,
     LogPoisonedError,
+    ResourceExhaustedError,
     SequenceConflictError,
     StorageIOError,
 )
 from attachstore.sessions import EmitPolicy, Session
+from attachstore.sessions.log import SessionLog
 from tests.conformance.session_medium import REFERENCE
 from tests.faults import FailingDisk, RecordingDisk
 from tests.sessions.opened import GateDisk, Opened, data_of
@@ -197,6 +199,23 @@ async def test_without_a_thread_nobody_is_forgotten(
 
         assert [isinstance(it, MemoryError) for it in outcomes] == [False, True, False, False]
         assert (await data_of(at.sessions, "s-1"))[2:] == ["a", "c", "d"]
+
+
+async def test_without_memory_each_caller_is_told_so_in_our_words(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(Disk()) as (at, session):
+        await session.append("message", 2)
+
+        def starving(*_: object, **__: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(SessionLog, "append_drafts", starving)
+        outcomes = await asyncio.gather(*appended(session, *"abc"), return_exceptions=True)
+        monkeypatch.undo()
+
+        assert [type(it) for it in outcomes] == [ResourceExhaustedError] * 3
+        assert await data_of(at.sessions, "s-1") == [0, 1, 2]
 
 
 async def test_a_batch_that_would_be_too_large_is_two(
