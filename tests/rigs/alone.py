@@ -66,8 +66,8 @@ def _unshare_fails(options: tuple[str, ...]) -> str:
 def run_alone(function: str, *arguments: Any, timeout_s: float) -> Any:
     """Call `module:function` with a directory on a tmpfs of its own, and return what it returns.
 
-    Needs root, or user namespaces; then the function is root among its own. Raises RuntimeError
-    with the function's trace if it raises, and TimeoutError.
+    Needs root, or user namespaces; then the function is root among its own. What it prints is
+    shown. Raises RuntimeError with the function's trace if it raises, and TimeoutError.
     """
     options = () if os.geteuid() == 0 else _AS_ROOT_OF_ITSELF
     command = [*_UNSHARE, *options, sys.executable, "-m", __name__]
@@ -79,7 +79,7 @@ def run_alone(function: str, *arguments: Any, timeout_s: float) -> Any:
         request = pickle.dumps((function, str(workspace), str(result), arguments))
         try:
             done = subprocess.run(
-                command, input=request, capture_output=True, timeout=timeout_s, check=False
+                command, input=request, stderr=subprocess.PIPE, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired as error:
             said = (error.stderr or b"").decode(errors="replace")[-2000:]

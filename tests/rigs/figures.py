@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 
@@ -10,6 +11,8 @@ class Scale:
     """`ci`: a sample that fits into a test run. Else the whole, as `make proof` runs it."""
 
     ci: bool
+    soak_s: int = 600
+    """How long the soak lasts at full scale."""
 
     def pick(self, ci: int, proof: int) -> int:
         """The number for this scale."""
@@ -36,3 +39,22 @@ class Figures:
     """Why the rig does not run on this machine, in one line; then nothing was counted."""
     details: dict[str, int] = field(default_factory=dict[str, int])
     """Counts by workload, by fault, ...; not shown in the table."""
+
+
+class Progress:
+    """Prints at most every half minute how far a rig at full scale is; a sample prints nothing."""
+
+    EVERY_S = 30.0
+
+    def __init__(self, scale: Scale, unit: str) -> None:
+        self._unit = unit
+        self._started_s = time.monotonic()
+        self._next_s = float("inf") if scale.ci else self._started_s + self.EVERY_S
+
+    def at(self, done: int, total: int, found: int = 0) -> None:
+        """`done` of `total` units are tried, with so many violations so far."""
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + self.EVERY_S
+            taken = f"{done:,} of {total:,} {self._unit} after {now_s - self._started_s:,.0f} s"
+            print(f"        {taken}, {found} violations", flush=True)

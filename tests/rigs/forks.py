@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from tests.rigs.figures import Progress
 from tests.rigs.journal import Record
 from tests.rigs.oracle import judge
 from tests.rigs.workloads import ALL_WORKLOADS
@@ -141,10 +142,14 @@ class Worker(Protocol[J_contra, R_co]):
 
 
 def shared_out(
-    jobs: Iterable[J_contra], make: Callable[[], Worker[J_contra, R_co]], many: int
+    jobs: Iterable[J_contra],
+    make: Callable[[], Worker[J_contra, R_co]],
+    many: int,
+    progress: Progress,
 ) -> list[R_co]:
     """Let `many` workers do the jobs; returns the results in the order in which they came."""
     waiting = deque(jobs)
+    total = len(waiting)
     workers = [make() for _ in range(many)]
 
     def work(worker: Worker[J_contra, R_co]) -> list[R_co]:
@@ -155,6 +160,7 @@ def shared_out(
             except IndexError:
                 return results
             results.append(worker.run(job))
+            progress.at(total - len(waiting), total)
 
     try:
         with ThreadPoolExecutor(many) as pool:

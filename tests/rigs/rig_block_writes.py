@@ -27,7 +27,7 @@ from blake3 import blake3
 from tests.rigs import subjects
 from tests.rigs.alone import reason_not_to_run, run_alone
 from tests.rigs.block_daemon import DEVICES, PROGRAM, BlockDaemon, Logged, read_log
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.held_process import HeldProcess, unavailable
 from tests.rigs.images import (
     BTRFS,
@@ -46,7 +46,7 @@ from tests.rigs.subjects import Subject
 
 NUMBER, NAME, UNIT = 6, "disks with any part of the unflushed writes", "images"
 SYSTEMS = (EXT4, EXT4_WRITEBACK, EXT4_NO_JOURNAL, XFS, BTRFS)
-IMAGES_PER_WORKLOAD = (14, 20)
+IMAGES_PER_WORKLOAD = (14, 17)
 """In CI, where each workload runs on one file system, and else, where each runs on all."""
 _IMAGES_OF_KNOWN = 40
 _SUBSETS_MAX = 32
@@ -79,7 +79,9 @@ def all_images(workspace: Path, scale: Scale) -> Figures:
         wrong, measured = calibrate(workspace, system)
         violations += wrong
         notes.append(measured)
-    for position, subject in enumerate(subjects.workloads()):
+    workloads, progress = subjects.workloads(), Progress(scale, "workloads")
+    for position, subject in enumerate(workloads):
+        progress.at(position, len(workloads), len(violations))
         for system in SYSTEMS if not scale.ci else [SYSTEMS[position % len(SYSTEMS)]]:
             recording = Recording(workspace, system, subject)
             for said in recording.verdicts(scale.pick(*IMAGES_PER_WORKLOAD)):

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.forks import Server, of_landed, shared_out
 from tests.rigs.shim import preload
 from tests.rigs.workloads import ALL_WORKLOADS, LONG_WORKLOADS
@@ -33,7 +33,7 @@ PROCESSES = 2
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
 CI_RUNS = 320
-PROOF_RUNS = 24_000
+PROOF_RUNS = 21_500
 """Of all workloads. Some 100,000 are possible, which takes hours."""
 ALIKE_MAX = 4
 """Calls that differ in the shard only, of workloads that do something to each shard."""
@@ -147,7 +147,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
     possible = list(all_jobs(calls))
     many = scale.pick(CI_RUNS, PROOF_RUNS) * len(calls) // len(ALL_WORKLOADS)
     jobs = sample(possible, many)
-    landed, violations = of_landed(shared_out(jobs, Shimmed, scale.pick(1, PROCESSES)))
+    progress = Progress(scale, "runs")
+    landed, violations = of_landed(shared_out(jobs, Shimmed, scale.pick(1, PROCESSES), progress))
     return Figures(
         rig=1,
         name=NAME,

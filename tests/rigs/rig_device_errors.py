@@ -30,7 +30,7 @@ from pathlib import Path
 from tests.rigs import subjects
 from tests.rigs.alone import reason_not_to_run, run_alone
 from tests.rigs.block_daemon import DEVICES, PROGRAM, BlockDaemon
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.held_process import SYNCS, Call, HeldProcess, unavailable
 from tests.rigs.images import (
     BTRFS,
@@ -54,7 +54,7 @@ ONCE, SINCE, BACKGROUND, SYNCFS = "sync", "sync and all after it", "write-back",
 WAYS = (ONCE, SINCE, BACKGROUND, SYNCFS)
 """What fails: one sync; that and everything later; the kernel's own writing, or somebody else's
 `syncfs`, before the sync, when the device is well again."""
-CASES_PER_SYSTEM = (11, 200)
+CASES_PER_SYSTEM = (11, 100)
 _WRITE_BACK_S = 0.05
 _TIMEOUT_S = 3600.0
 
@@ -109,7 +109,9 @@ def all_cases(workspace: Path, scale: Scale) -> Figures:
         wrong, measured = calibrate(workspace, system)
         violations += wrong
         notes.append(measured)
+    progress = Progress(scale, "file systems")
     for position, system in enumerate(SYSTEMS):
+        progress.at(position, len(SYSTEMS), len(violations))
         chance = random.Random(position)
         wanted = scale.pick(*CASES_PER_SYSTEM)
         names = subjects.workloads()

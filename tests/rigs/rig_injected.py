@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.forks import Server, of_landed, shared_out
 from tests.rigs.rig_calls import ALIKE_MAX, SHARD
 from tests.rigs.workloads import ALL_WORKLOADS, LONG_WORKLOADS
@@ -32,7 +32,7 @@ PROCESSES = 2
 TRIES = 5
 """Of a run whose injection did not land, because threads took another turn."""
 CI_RUNS = 250
-PROOF_RUNS = 4000
+PROOF_RUNS = 3_400
 
 KILL = "signal=SIGKILL"
 ERRORS = ("error=EIO", "error=ENOSPC", "error=EMFILE", "error=EROFS", "error=EINTR")
@@ -112,7 +112,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(ALL_WORKLOADS)) -> Figure
         points = {name: traced.points(name) for name in workloads}
     many = scale.pick(CI_RUNS, PROOF_RUNS) * len(points) // len(ALL_WORKLOADS)
     jobs = sample(list(all_injections(points)), many)
-    landed, violations = of_landed(shared_out(jobs, Traced, scale.pick(1, PROCESSES)))
+    progress = Progress(scale, "runs")
+    landed, violations = of_landed(shared_out(jobs, Traced, scale.pick(1, PROCESSES), progress))
     return Figures(
         rig=2,
         name=NAME,

@@ -21,7 +21,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.fuzz.guided import TARGETS, Guided
 from tests.rigs.bit_flips import Flips, flip_all
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.store_machine import StoreMachine
 
 NAME = "flipped bits, fuzzed readers, stateful examples"
@@ -30,11 +30,14 @@ NAME = "flipped bits, fuzzed readers, stateful examples"
 def run(scale: Scale) -> Figures:
     start = time.monotonic()
     logging.getLogger("attachstore").setLevel(logging.CRITICAL)
+    parts, progress = 2 + len(TARGETS), Progress(scale, "parts")
     flips = _flip(scale)
+    progress.at(1, parts, len(flips.violations))
     examples, inputs = scale.pick(40, 2_000), scale.pick(500, 20_000)
     violations = [*flips.violations, *_examples(examples)]
     reached: list[str] = []
-    for name in TARGETS:
+    for part, name in enumerate(TARGETS, start=2):
+        progress.at(part, parts, len(violations))
         search = Guided(name)
         try:
             for _ in range(inputs):

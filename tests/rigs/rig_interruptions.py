@@ -21,7 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.forks import Server, shared_out
 from tests.rigs.interpreter.allocations import failing_allocations
 from tests.rigs.interpreter.awaits import HOWS
@@ -34,7 +34,7 @@ TRIES = 3
 MISSED_SHARE_MAX = 0.05
 
 # How many of each kind; interrupts first of all reach every bytecode that is executed at all.
-_POINTS = {"interrupt": (150, 8_000), "allocation": (150, 4_500), "cancel": (150, 3_500)}
+_POINTS = {"interrupt": (150, 9_000), "allocation": (150, 4_900), "cancel": (150, 2_000)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
             tried = sample(points, scale.pick(ci, proof))
             chosen += tried
             notes.append(f"{kind}: {len(tried)} of {len(points)}")
-    outcomes = shared_out(chosen, Interpreter, PROCESSES)
+    progress = Progress(scale, "points")
+    outcomes = shared_out(chosen, Interpreter, PROCESSES, progress)
     left = sum(outcome.left > 0 for outcome in outcomes)
     missed = sum(not outcome.reached for outcome in outcomes)
     violations = [it for outcome in outcomes for it in outcome.violations]

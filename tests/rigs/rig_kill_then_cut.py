@@ -21,14 +21,14 @@ from pathlib import Path
 from tests.rigs.crash_states import Selection, visible_tree
 from tests.rigs.cut_subjects import SUBJECTS, judge
 from tests.rigs.cuts import Tally, cut_power, judge_cuts
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.recording import Recording, check_model, record
 from tests.rigs.replaying import Replay
 from tests.rigs.rig_lost_writes import memory_directory
 from tests.rigs.sandbox import Sandbox
 from tests.rigs.tracing import Call, Tracer
 
-_CAP_CI, _CAP_PROOF = 2, 60
+_CAP_CI, _CAP_PROOF = 2, 11
 _KILLS_CI, _KILLS_PROOF = 1, 12
 """Of each workload."""
 
@@ -38,8 +38,9 @@ def run(scale: Scale, names: Iterable[str] = SUBJECTS) -> Figures:
     started = time.monotonic()
     tally = Tally()
     kills: dict[str, int] = {}
+    chosen, progress = list(names), Progress(scale, "workloads")
     with memory_directory() as place, Tracer(place) as tracer:
-        for name in names:
+        for name in chosen:
             kills[name] = kill_one(
                 tracer,
                 name,
@@ -48,6 +49,7 @@ def run(scale: Scale, names: Iterable[str] = SUBJECTS) -> Figures:
                 tally,
                 kills_max=scale.pick(_KILLS_CI, _KILLS_PROOF),
             )
+            progress.at(len(kills), len(chosen), len(tally.violations))
     return Figures(
         rig=4,
         name="kill, go on, power cut",

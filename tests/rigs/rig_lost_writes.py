@@ -23,12 +23,12 @@ from pathlib import Path
 from tests.rigs.crash_states import Selection
 from tests.rigs.cut_subjects import SUBJECTS, judge
 from tests.rigs.cuts import Tally, cut_power, judge_cuts
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.recording import record
 from tests.rigs.sandbox import Sandbox
 from tests.rigs.tracing import Tracer
 
-_CAP_CI, _CAP_PROOF = 4, 1_600
+_CAP_CI, _CAP_PROOF = 4, 700
 _CAP_CREATION_CI, _CAP_CREATION_PROOF = 2, 8
 """Making a store syncs 260 times, so it has 260 moments."""
 
@@ -38,11 +38,13 @@ def run(scale: Scale, names: Iterable[str] = SUBJECTS) -> Figures:
     started = time.monotonic()
     tally = Tally()
     states: dict[str, int] = {}
+    chosen, progress = list(names), Progress(scale, "workloads")
     with memory_directory() as place, Tracer(place) as tracer:
-        for name in names:
+        for name in chosen:
             before = tally.states
             cut_one(tracer, name, place, _selection(scale, name), tally)
             states[name] = tally.states - before
+            progress.at(len(states), len(chosen), len(tally.violations))
     return Figures(
         rig=3,
         name="writes lost at a power cut",

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.rigs.detectors import Detectors, failing_test, tests_reaching
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.mutation import PROBE, Site, sites
 from tests.rigs.rig_lost_writes import memory_directory
 from tests.rigs.tracing import Tracer
@@ -63,9 +63,11 @@ def run(scale: Scale) -> Figures:
         chosen = _in_turn([it for it in chosen if known.get(it.id, "").startswith("cut")])
     unnoticed: list[str] = []
     by_kind: Counter[str] = Counter()
+    progress = Progress(scale, "sites")
     with memory_directory() as place, Tracer(place, bare=True) as tracer:
         search = Search(tracer, place)
-        for site in chosen:
+        for number, site in enumerate(chosen):
+            progress.at(number, len(chosen), len(unnoticed))
             detector = known.get(site.id)
             if detector is None or not search.detectors.notices(detector, site.id):
                 detector = None if scale.ci else search.detector_of(site)

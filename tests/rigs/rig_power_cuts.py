@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.rigs import subjects
 from tests.rigs.alone import reason_not_to_run, run_alone
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 from tests.rigs.held_process import HeldProcess, unavailable
 from tests.rigs.images import JOURNALED, FileSystem, copy_image, shut_down
 from tests.rigs.journal import Journal
@@ -26,8 +26,8 @@ from tests.rigs.stage import Stage
 from tests.rigs.subjects import Subject
 
 NUMBER, NAME, UNIT = 5, "power cuts of real file systems", "cuts"
-CUTS_PER_WORKLOAD = (8, 12)
-"""In CI, where each workload runs on one file system, and else, where each runs on all."""
+CUTS_PER_WORKLOAD = 8
+"""In CI each workload runs on one file system, else on all."""
 _CUTS_OF_KNOWN = 12
 _TIMEOUT_S = 3600.0
 
@@ -50,10 +50,12 @@ def all_cuts(workspace: Path, scale: Scale) -> Figures:
         wrong, measured = calibrate(workspace, system)
         violations += wrong
         notes.append(measured)
-    for position, subject in enumerate(subjects.workloads()):
+    workloads, progress = subjects.workloads(), Progress(scale, "workloads")
+    for position, subject in enumerate(workloads):
+        progress.at(position, len(workloads), len(violations))
         for system in JOURNALED if not scale.ci else [JOURNALED[position % len(JOURNALED)]]:
             bench = Bench(workspace, system, subject)
-            for nth in spread(bench.calls, scale.pick(*CUTS_PER_WORKLOAD)):
+            for nth in spread(bench.calls, CUTS_PER_WORKLOAD):
                 violations += bench.cut(nth)
                 counted[system.name] += 1
     notes += [f"{name}: {cuts}" for name, cuts in counted.items()]

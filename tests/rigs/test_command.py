@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ import pytest
 from tests.rigs import __main__ as command
 from tests.rigs import report
 from tests.rigs.catalog import Rig
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import Figures, Progress, Scale
 
 FAKE = Rig(1, "rig_fake", 10)
 
@@ -51,7 +52,7 @@ def test_enough_without_a_violation_is_done(
     assert outcome(figures(), monkeypatch) == 0
 
     assert capsys.readouterr().out == "rig  1  fake: 10 runs, 0 violations in 2 s\n"
-    assert "| 1 | fake | 10 runs | 10 | 0 | 2 |" in report.PAGE.read_text()
+    assert "| 1 | fake | 10 runs | 10 | 0 | 2 | 20" in report.PAGE.read_text()
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,38 @@ def test_a_sample_leaves_the_page_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert not report.PAGE.exists()
     assert not report.FIGURES.exists()
+
+
+def test_what_root_and_others_found_is_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user cannot run does not take the place of what root found."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    outcome(figures(), monkeypatch)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    outcome(figures(0, not_run="needs root"), monkeypatch)
+
+    page = report.PAGE.read_text()
+    assert "| 1 | fake | 10 runs |" in page.partition("As an ordinary user, on ")[0]
+    assert "not run here: needs root" in page.partition("As an ordinary user, on ")[2]
+
+
+@pytest.mark.parametrize("violations", [[], ["lost"]])
+def test_the_longest_soak_is_kept(monkeypatch: pytest.MonkeyPatch, violations: list[str]) -> None:
+    """But not if a shorter one finds something."""
+    soak = Rig(13, "rig_soak", 1)
+
+    report.keep(soak, Figures(13, "soak", 900, "kills", [], 3600.0))
+    report.keep(soak, Figures(13, "soak", 150, "kills", violations, 600.0))
+
+    (kept,) = report.kept_figures().values()
+    assert kept["rig_soak"]["counted"] == (150 if violations else 900)
+
+
+def test_progress_is_told_at_full_scale_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Progress, "EVERY_S", 0.0)
+
+    Progress(Scale(ci=True), "runs").at(1, 2)
+    Progress(Scale(ci=False), "runs").at(1_500, 20_000, found=1)
+
+    assert capsys.readouterr().out == "        1,500 of 20,000 runs after 0 s, 1 violations\n"

@@ -6,6 +6,8 @@
  *
  * Calls that do not fail are not counted: lseek, munmap, dup, letting go of a lock.
  * What a library does by a raw system call is not seen, except openat2, which has no wrapper.
+ * SQLite sleeps for ten seconds in all before it gives up on a lock that keeps failing. So once a
+ * fault has landed its sleeps are a hundredth as long; Python's own go by another call.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -25,6 +27,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* What happens at the chosen call. Python has the same list (shim/preload.py). */
@@ -496,3 +499,18 @@ ON_NAME(ssize_t, readlinkat, "readlink", READS, at, path,
         (int at, const char *path, char *into, size_t size), (at, path, into, size))
 ON_NAME(int, statvfs64, "statvfs", READS, AT_FDCWD, path,
         (const char *path, struct statvfs64 *into), (path, into))
+
+/* -- sleeping --------------------------------------------------------------------------------- */
+
+enum { SHORTER = 100 };
+
+EXPORT int usleep(useconds_t microseconds) {
+    REAL(usleep);
+    return real(landed ? microseconds / SHORTER : microseconds);
+}
+
+EXPORT int nanosleep(const struct timespec *time, struct timespec *left) {
+    REAL(nanosleep);
+    struct timespec less = {time->tv_sec / SHORTER, time->tv_nsec / SHORTER};
+    return real(landed ? &less : time, left);
+}
