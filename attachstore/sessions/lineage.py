@@ -23,7 +23,7 @@ from attachstore.sessions.log import State
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.record import CHAIN_START, decode_record
+from attachstore.sessions.record import CHAIN_START, decode_envelope
 from attachstore.sessions.scan import Scan, resync
 from attachstore.sessions.suffix import find_event
 from attachstore.threads import CancelFlag
@@ -160,7 +160,7 @@ class _Chains:
             if found is None:
                 return None
             try:
-                return decode_record(found[1], number=0, offset_bytes=0, verified=False).chain
+                return decode_envelope(found[1]).chain
             except BadDataError:
                 return None
 

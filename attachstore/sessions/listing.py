@@ -11,7 +11,7 @@ from attachstore.sessions.event import SessionHeader, SessionSummary
 from attachstore.sessions.glance import Glance
 from attachstore.sessions.medium import GlancingMedium, LogReader, SessionMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.record import LINE_BYTES_MAX, decode_record
+from attachstore.sessions.record import LINE_BYTES_MAX, decode_envelope
 from attachstore.sessions.scan import Scan
 
 _START = record.CHAIN_START.hex()
@@ -59,7 +59,7 @@ def _of_glance(name: SessionName, glance: Glance) -> SessionSummary | None:
             return None
         if glance.last_line is None:
             return _summary(header, 0, _START, None, glance.size_bytes)
-        event = decode_record(glance.last_line, number=0, offset_bytes=0, verified=False)
+        event = decode_envelope(glance.last_line)
     except (BadDataError, record.UnknownFormatError):
         return None
     return _summary(header, event.seq, event.chain, event.time, glance.size_bytes)
@@ -70,7 +70,7 @@ def _of_log(log: LogReader, scan: Scan, size_bytes: int) -> SessionSummary:
     if last is None:
         return _summary(scan.header, 0, _START, None, size_bytes)
     try:
-        event = decode_record(last, number=0, offset_bytes=0, verified=False)
+        event = decode_envelope(last)
     except BadDataError:
         problem: LogDamagedError | None = None
         try:

@@ -34,6 +34,9 @@ FORMAT = 1
 CHAIN_START = bytes(16)
 LINE_BYTES_MAX = 256 << 20
 """No record is longer, whatever a writer's `event_bytes_max`: a reader's memory is bounded."""
+LONG_LINE_BYTES = 1 << 20
+"""The data of a longer line is built only once its chain holds, and if somebody wants it: a line
+of `{},{},…` takes twenty times its bytes in memory, and seconds."""
 
 _SUFFIX_BYTES = len(',"chain":"') + 32 + len('"}')
 _KEY = slice(-_SUFFIX_BYTES, -_SUFFIX_BYTES + len(',"chain":"'))
@@ -57,6 +60,17 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     chain: Annotated[str, msgspec.Meta(min_length=32, max_length=32)]
 
 
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What an event line says beside its data, which stays as it is written."""
+
+    seq: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+    time: str
+    type: str
+    data: msgspec.Raw
+    batch: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | msgspec.UnsetType = msgspec.UNSET
+    chain: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
+
+
 class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     attachstore: str
     v: int
@@ -69,6 +83,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 _record_decoder = msgspec.json.Decoder(_Record)
+_envelope_decoder = msgspec.json.Decoder(Envelope)
 _header_decoder = msgspec.json.Decoder(_Header)
 
 
@@ -140,8 +155,7 @@ def encode_record(
 
 def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool) -> Event:
     """The event on a line (without line feed); its chain is not checked. Raises BadDataError."""
-    if line[_KEY] != _CHAIN_KEY or line[-2:] != b'"}':
-        raise BadDataError(_unlike(line))
+    _check_ending(line)
     try:
         record = _record_decoder.decode(line)
     except (ValueError, RecursionError) as error:
@@ -154,6 +168,25 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
         raise BadDataError("the chain is not 32 hex digits")
     plain = not _has_key(line)
     return _event(record, number, offset_bytes, verified=verified, plain=plain)
+
+
+def decode_envelope(line: bytes) -> Envelope:
+    """What stands around the data of a line (without line feed). Raises BadDataError.
+
+    Data of up to LONG_LINE_BYTES is checked as `decode_record` does it; longer data is skipped.
+    """
+    if len(line) <= LONG_LINE_BYTES:
+        decode_record(line, number=0, offset_bytes=0, verified=False)
+    _check_ending(line)
+    try:
+        return _envelope_decoder.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise BadDataError(_reason(error)) from None
+
+
+def _check_ending(line: bytes) -> None:
+    if line[_KEY] != _CHAIN_KEY or line[-2:] != b'"}':
+        raise BadDataError(_unlike(line))
 
 
 def decode_next(
@@ -171,16 +204,17 @@ def decode_next(
     anew shows that it is compact and has no key twice: msgspec does that in less time than
     Python needs to look at one key. `plain` is what `is_plain` said of bytes that hold the line.
     """
+    chain = chain_of(line, chain_before)  # first: most of what is no record ends here, cheaply
+    if chain is None:
+        return None
     try:
         record = _record_decoder.decode(line)
         if record.seq != seq or _encoder.encode(record) != line:
             return None
     except (ValueError, RecursionError):
         return None
-    if line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX:
-        return None
-    chain = chained(chain_before, line[:-_SUFFIX_BYTES])
-    if chain.hex() != record.chain or (not plain and _has_long_number(line)):
+    is_deep = line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX
+    if is_deep or (not plain and _has_long_number(line)):
         return None
     try:
         plain = plain or not _has_key(line)

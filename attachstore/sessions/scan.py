@@ -34,6 +34,7 @@ from attachstore.sessions.suffix import find_event
 from attachstore.sessions.tail import split_lines, tail_reason
 from attachstore.threads import CancelFlag
 
+_BROKEN_CHAIN = "the chain does not hold: this line or the one before is not as written"
 _HEADER_BLOCK_BYTES = 16 << 10  # a listing reads headers only; most are far smaller
 
 
@@ -112,9 +113,7 @@ class Scan:
             return False
         offset_bytes, line = found
         try:
-            event = record.decode_record(
-                line, number=seq + 1, offset_bytes=offset_bytes, verified=False
-            )
+            event = record.decode_envelope(line)
         except BadDataError:
             return False
         self.seq, self.line, self.last_time = seq, seq + 1, event.time
@@ -211,6 +210,9 @@ class Scan:
 
     def _look_closer(self, line: bytes, offset_bytes: int) -> tuple[Event, bytes] | str:
         """The next event and its chain from a line that is not as we write it, or its flaw."""
+        chain = record.chain_of(line, self.chain)
+        if chain is None and len(line) > record.LONG_LINE_BYTES:
+            return _BROKEN_CHAIN
         try:
             event = record.decode_record(
                 line, number=self.line + 1, offset_bytes=offset_bytes, verified=True
@@ -219,10 +221,7 @@ class Scan:
             return str(error)
         if event.seq != self.seq + 1:
             return f"event {event.seq} where {self.seq + 1} was expected"
-        chain = record.chain_of(line, self.chain)
-        if chain is None:
-            return "the chain does not hold: this line or the one before is not as written"
-        return event, chain
+        return _BROKEN_CHAIN if chain is None else (event, chain)
 
     def _tail_reason(self) -> str | None:
         return tail_reason(self._log, self.good_bytes, self._end_bytes, self.seq + 1, self._cancel)

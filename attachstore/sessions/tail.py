@@ -20,10 +20,12 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
+import msgspec
+
 from attachstore.disk import BLOCK_BYTES
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.medium import LogReader
-from attachstore.sessions.record import LINE_BYTES_MAX, decode_record
+from attachstore.sessions.record import LINE_BYTES_MAX, decode_envelope
 from attachstore.threads import CancelFlag
 
 SECTOR_BYTES = 512
@@ -89,8 +91,8 @@ def tail_reason(
         return "the last line has no line feed: its append never finished"
     if not _has_only_unwritten_nuls(log, offset_bytes, line_end, cancel):
         return None
-    for start, line, whole in split_lines(log, line_end + 1, end_bytes, cancel):
-        if whole and line is not None and _shows_acknowledged(line, start, expected_seq):
+    for _, line, whole in split_lines(log, line_end + 1, end_bytes, cancel):
+        if whole and line is not None and _shows_acknowledged(line, expected_seq):
             return None
     return "blocks that were never written: the append they belong to never finished"
 
@@ -114,6 +116,8 @@ def _has_only_unwritten_nuls(
     """
     run_start = run_end = -1
     for start, block in _blocks(log, first_byte, line_end, cancel):
+        if b"\0" not in block:  # the expression takes thirty times as long to see that
+            continue
         for match in _NULS.finditer(block):
             if start + match.start() != run_end:
                 if run_end >= 0 and not _is_unwritten(run_start, run_end, first_byte):
@@ -128,12 +132,12 @@ def _is_unwritten(run_start: int, run_end: int, first_byte: int) -> bool:
     return begins and run_end % SECTOR_BYTES == 0
 
 
-def _shows_acknowledged(line: bytes, offset_bytes: int, expected_seq: int) -> bool:
+def _shows_acknowledged(line: bytes, expected_seq: int) -> bool:
     try:
-        event = decode_record(line, number=0, offset_bytes=offset_bytes, verified=False)
+        event = decode_envelope(line)
     except BadDataError:
         return False
-    return (event.seq if event.batch is None else event.batch) > expected_seq
+    return (event.seq if event.batch is msgspec.UNSET else event.batch) > expected_seq
 
 
 def _blocks(

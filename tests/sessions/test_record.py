@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
@@ -19,6 +20,7 @@ from attachstore.sessions.data import BadDataError, references_in
 from attachstore.sessions.event import Event, Parent, SessionHeader
 from tests.sessions.test_data import REFERENCE
 
+R = TypeVar("R")
 TIME = "2026-01-02T03:04:05.000006Z"
 
 
@@ -149,6 +151,57 @@ def test_the_short_way_is_the_usual_one() -> None:
         "with an escape",
         "with digits",
     ]
+
+
+def refusal_or(decode: Callable[[], R]) -> R | str:
+    try:
+        return decode()
+    except BadDataError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
+def test_an_envelope_says_what_the_event_says(line: bytes) -> None:
+    """And is refused where that is, for the same reason."""
+    event = refusal_or(lambda: record.decode_record(line, number=2, offset_bytes=0, verified=False))
+    envelope = refusal_or(lambda: record.decode_envelope(line))
+
+    if isinstance(event, str) or isinstance(envelope, str):
+        assert envelope == event
+    else:
+        assert (envelope.seq, envelope.time) == (event.seq, event.time)
+        assert (envelope.type, envelope.chain) == (event.type, event.chain)
+
+
+LONG = line_of(b'"%b"' % (b"x" * record.LONG_LINE_BYTES))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        LONG[:-1],
+        LONG[1:],
+        LONG.replace(b'"seq":1', b'"seq":0'),
+        LONG.replace(b'"time"', b'"tome"'),
+        LONG.replace(b"xx", b'x"', 1),
+        LONG[:-34] + b"G" * 32 + LONG[-2:],
+        line_of(b"[" * record.LONG_LINE_BYTES),
+        line_of(b'{"a":' * record.LONG_LINE_BYTES),
+    ],
+    ids=["cut", "begins late", "seq 0", "no time", "text ends", "no chain", "deep", "deep objects"],
+)
+def test_the_envelope_of_a_long_line_is_checked(line: bytes) -> None:
+    with pytest.raises(BadDataError):
+        record.decode_envelope(line)
+
+
+def test_the_data_of_a_long_line_is_not_judged_by_its_envelope() -> None:
+    """Only building it shows an integer beyond 64 bits."""
+    line = line_of(b"[%b1%b]" % (b"1," * record.LONG_LINE_BYTES, b"0" * 30))
+
+    assert record.decode_envelope(line).seq == 1
+    with pytest.raises(BadDataError):
+        record.decode_record(line, number=2, offset_bytes=0, verified=False)
 
 
 def test_times_are_utc_with_microseconds() -> None:

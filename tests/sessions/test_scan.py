@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Self
 
 import msgspec
@@ -97,3 +98,46 @@ def test_a_number_that_is_none_is_found_wherever_its_line_meets_the_end_of_a_blo
     assert scan.seq == 1
     assert scan.damage is not None
     assert scan.damage.line == 3
+
+
+MANY_OBJECTS = b"[" + b"{}," * (1 << 20) + b"1]"
+"""Built, it takes twenty times its bytes."""
+
+
+def test_a_long_line_is_not_built_before_its_chain_holds() -> None:
+    """So whoever wrote it into the log gets neither the reader's memory nor its time."""
+    log = log_of(b"1", MANY_OBJECTS, b"3")
+    log.content = log.content.replace(b",1]", b",2]")
+    tracemalloc.start()
+    try:
+        scan = scan_of(log).exhaust()
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert scan.seq == 1
+    assert scan.damage is not None
+    assert scan.damage.reason.startswith("the chain does not hold")
+    assert peak_bytes < 6 * len(MANY_OBJECTS)
+
+
+def test_a_long_line_with_its_chain_is_an_event_like_any_other() -> None:
+    log = log_of(b"1", MANY_OBJECTS, b"3")
+
+    events = list(scan_of(log).events())
+
+    assert [event.seq for event in events] == [1, 2, 3]
+    assert len(events[1].data) == (1 << 20) + 1
+
+
+def test_reading_begins_behind_a_long_line_without_building_it() -> None:
+    scan = scan_of(log_of(b"1", MANY_OBJECTS, b"3"))
+    tracemalloc.start()
+    try:
+        assert scan.skip_to(2)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert [event.data for event in scan.events()] == [3]
+    assert peak_bytes < 6 * len(MANY_OBJECTS)
