@@ -11,7 +11,7 @@ class Scale:
     """`ci`: a sample that fits into a test run. Else the whole, as `make proof` runs it."""
 
     ci: bool
-    soak_s: int = 600
+    soak_s: int = 300
     """How long the soak lasts at full scale."""
 
     def pick(self, ci: int, proof: int) -> int:
