@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from attachstore import EmitPolicy, Session, Store
 from attachstore.errors import StorageIOError
+from attachstore.threads import Worker
 from tests.descriptors import open_descriptors
 from tests.faults import FailingDisk
 
@@ -85,6 +87,38 @@ async def test_the_error_of_a_block_is_not_lost_to_that_of_its_end(tmp_path: Pat
     with pytest.raises(StorageIOError) as closing:
         await work()
     assert isinstance(closing.value.__context__, LookupError)
+
+
+@pytest.mark.parametrize("step", ["close", "finish"])
+def test_a_close_that_is_interrupted_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Ctrl-C ends the task that closes; who waits for it takes the steps that are left."""
+    before, threads = open_descriptors(), threading.active_count()
+    interrupted: list[str] = []
+    real = getattr(Worker, step)
+
+    def interrupting(worker: Worker, *arguments: Any, **options: Any) -> Any:
+        if not interrupted and (step == "close" or "ObjectStore.close" in repr(arguments[0])):
+            interrupted.append(step)
+            raise KeyboardInterrupt
+        return real(worker, *arguments, **options)
+
+    async def work() -> None:
+        store, session = await opened(tmp_path / "store", intake=True)
+        await store.attach(b"in the intake")
+        await session.emit("message", 1)
+        monkeypatch.setattr(Worker, step, interrupting)
+        await store.close()
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(work())
+
+    assert interrupted == [step]
+    assert open_descriptors() <= before
+    assert threading.active_count() == threads
+    assert not list((tmp_path / "store" / "intake").glob("*"))
+    assert asyncio.run(data_in(tmp_path / "store")) == [0, 1]
 
 
 @pytest.mark.parametrize("taken_before", [1, 5, 30])

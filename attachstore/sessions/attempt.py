@@ -9,7 +9,8 @@ Invariants
  (1) `drafts` are the events that are not acknowledged, in order; an append that is acknowledged,
      and a look that finds some of them, move those to `landed`.
  (2) `base` is where the log ended when they were last handed to it, and None while it is certain
-     that no part of them can have been written.
+     that no part of them can have been written. An interrupt may come between any two steps: what
+     became of the drafts is told by where the log ends, not by how the call ended.
  (3) A log whose event at `base` is not the one we know is not our log any more: nothing is
      written to it.
 
@@ -51,14 +52,14 @@ class Attempt:
             log.open(close_turn=False)
             if self.base is not None:
                 self._look(logs, log, self.base)
-            self.base = log.acknowledged
+            self.base = start = log.acknowledged
             try:
                 log.add_drafts(self.drafts)
-            except BaseException:
-                if log.state not in {State.POISONED, State.PENDING}:
+            finally:
+                if log.state is State.OPEN and log.acknowledged != start:
+                    self._landed(len(self.drafts))
+                elif log.state not in {State.POISONED, State.PENDING}:
                     self.base = None
-                raise
-            self._landed(len(self.drafts))
 
     def _opened(self, logs: SessionLogs, log: SessionLog) -> SessionLog:
         """The log as the medium holds it now, open for writing."""
