@@ -115,19 +115,28 @@ class Coverage:
             self._checkpoint.remove()
 
     def recall(
-        self, judge: Judge, suspects: Suspects, table: ObjectTable, *, logs_complete: bool
+        self,
+        judge: Judge,
+        suspects: Suspects,
+        table: ObjectTable,
+        *,
+        listing_complete: bool,
+        logs_complete: bool,
     ) -> None:
         """Bring back what was found before the interruption and is not found any more.
 
-        That a reference dangles is found in a log only: one that was not read mends nothing.
+        A log that was not read mends nothing that is found in logs only: a reference that dangles,
+        a claim that does not hold. Nor does a directory that could not be listed mend its objects.
         """
         for suspect in self._before.found:
             finding = suspect.finding
             digest = finding.digest
             if digest is None or suspects.has_fault(digest):
                 continue
-            is_gone = finding.quarantined and table.find(digest) is None
-            unread = finding.kind is Kind.DANGLING_REFERENCE and not logs_complete
+            is_listed = table.find(digest) is not None
+            is_gone = finding.quarantined and not is_listed
+            of_logs = finding.kind is Kind.DANGLING_REFERENCE or suspect.claim is not None
+            unread = not logs_complete if of_logs else not (is_listed or listing_complete)
             if is_gone or unread or finding.kind is Kind.MENDED:
                 judge.add(suspect)
             elif finding.kind is not Kind.NOT_DECODED:

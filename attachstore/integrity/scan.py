@@ -120,6 +120,7 @@ class _Scan:
         self._meter = meter
         self._cancel = cancel
         self._table = ObjectTable(deep=report.deep)
+        self._listing_complete = False
 
     def run(self, make_pool: Callable[[Callable[[int], None]], CheckPool]) -> ScanReport:
         self._list_objects()
@@ -141,7 +142,8 @@ class _Scan:
             for entry in self._objects.backend.entries():
                 self._tick()
                 lister.take(entry)
-        if any(found.digest is None for found in self._report.findings):
+        self._listing_complete = all(it.digest is not None for it in self._report.findings)
+        if not self._listing_complete:
             self._coverage.stay()
         self._meter.objects_total = len(self._table)
         self._meter.bytes_total = self._table.size_bytes
@@ -204,8 +206,13 @@ class _Scan:
         finally:
             self._coverage.save(self._judge.found)
         self._report.bytes_read = pool.bytes_done
-        complete = self._report.logs_complete
-        self._coverage.recall(self._judge, self._suspects, self._table, logs_complete=complete)
+        self._coverage.recall(
+            self._judge,
+            self._suspects,
+            self._table,
+            listing_complete=self._listing_complete,
+            logs_complete=self._report.logs_complete,
+        )
         self._list_unreferenced()
 
     def _take_batch(self, batch: Batch) -> None:

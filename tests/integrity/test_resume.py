@@ -19,6 +19,7 @@ from attachstore.integrity import Kind, Phase, Progress, ScanReport, checking
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Subject
 from attachstore.objects.backend import Entry, EntryKind
 from attachstore.objects.memory import MemoryBackend
+from attachstore.reference import Reference
 from attachstore.threads import Cancelled
 from tests.faults import InterceptedDisk, failing_disks
 from tests.integrity.workshop import UnsyncedDisk, Workshop, bare, in_memory, look_at
@@ -180,6 +181,47 @@ def test_a_log_that_is_not_read_mends_nothing(
 
     found = {(it.kind, it.digest) for it in report.findings}
     assert (Kind.DANGLING_REFERENCE, digest) in found
+    assert not [note for note in report.notes if note.kind is Kind.MENDED]
+
+
+def test_a_directory_that_is_not_listed_mends_nothing(
+    shop: Workshop, backend: Watched, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its objects are not looked at, where the logs that name them cannot be read either."""
+    digest = damage(backend, 1)
+    interrupted(shop, place, 6)
+    entries = backend.entries
+
+    def without() -> Iterator[Entry]:
+        yield Entry(kind=EntryKind.UNREADABLE, path="objects/blake3/00", size_bytes=0)
+        yield from (entry for entry in entries() if entry.digest != digest)
+
+    def fail(*_: object) -> Iterator[Any]:
+        raise StorageIOError(where="sessions", reason="Input/output error (EIO)")
+
+    monkeypatch.setattr(backend, "entries", without)
+    monkeypatch.setattr("attachstore.integrity.walk.LogWalk.names", fail)
+    report = shop.scan(checkpoint=at(place))
+
+    assert (Kind.OBJECT_CORRUPT, digest) in {(it.kind, it.digest) for it in report.findings}
+    assert not [note for note in report.notes if note.kind is Kind.MENDED]
+
+
+def test_a_claim_that_did_not_hold_is_not_mended_by_a_log_that_is_not_read(
+    shop: Workshop, backend: Watched, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = sorted(backend.objects)[1]
+    wrong = Reference(digest=digest, size=1, media_type="text/plain")
+    shop.log("s-2", {"wrong": wrong})
+    interrupted(shop, place, 6)
+
+    def fail(*_: object) -> Iterator[Any]:
+        raise StorageIOError(where="sessions", reason="Input/output error (EIO)")
+
+    monkeypatch.setattr("attachstore.integrity.walk.LogWalk.names", fail)
+    report = shop.scan(checkpoint=at(place))
+
+    assert (Kind.HEADER_MISMATCH, digest) in {(it.kind, it.digest) for it in report.findings}
     assert not [note for note in report.notes if note.kind is Kind.MENDED]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from attachstore.errors import (
     StorageIOError,
 )
 from attachstore.sessions import EmitPolicy, Session
+from attachstore.sessions.draft import Draft
+from attachstore.sessions.log import SessionLog
 from tests.conformance.session_medium import DANGLING, REFERENCE
 from tests.faults import FailingDisk
 from tests.sessions.opened import GateDisk, Opened, data_of
@@ -461,3 +463,31 @@ def test_limits_that_make_no_sense_are_refused() -> None:
         EmitPolicy(delay_s=-1)
     with pytest.raises(ValueError, match="at least"):
         EmitPolicy(batch_events_max=0)
+
+
+class ComesBetweenError(Exception):
+    """Comes where an interrupt may: behind any call."""
+
+
+@pytest.mark.parametrize("appended", [[], [0]], ids=["the first write", "a later write"])
+async def test_what_is_interrupted_behind_its_write_is_not_written_again(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, appended: list[int]
+) -> None:
+    session = await opened.sessions.create("s-1")
+    for item in appended:
+        await session.append("message", item)
+    await emit_all(session, [1, 2])
+    write = SessionLog.add_drafts
+
+    def write_and_be_interrupted(log: SessionLog, drafts: Sequence[Draft]) -> None:
+        write(log, drafts)
+        raise ComesBetweenError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SessionLog, "add_drafts", write_and_be_interrupted)
+        with pytest.raises(ComesBetweenError):
+            await session.flush()
+    await emit_all(session, [3])
+    await session.flush()
+
+    assert await data_of(opened.sessions, "s-1") == [*appended, 1, 2, 3]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,6 @@ from attachstore.errors import (
     StorageIOError,
 )
 from attachstore.sessions import EmitPolicy, Session
-from attachstore.sessions.draft import Draft
-from attachstore.sessions.log import SessionLog
 from tests.faults import Effect, FailingDisk, failing_disks
 from tests.sessions.opened import GateDisk, Opened, data_of
 from tests.sessions.places import JsonlPlace
@@ -193,36 +191,6 @@ async def test_a_failure_at_any_call_of_a_later_write_or_of_its_retry_costs_noth
 
         expected += events
         assert await content(place) == expected, disk.landed
-
-
-class ComesBetweenError(Exception):
-    """Comes where an interrupt may: behind any call."""
-
-
-@pytest.mark.parametrize("appended", [[], [0]], ids=["the first write", "a later write"])
-async def test_what_is_interrupted_behind_its_write_is_not_written_again(
-    place: JsonlPlace, monkeypatch: pytest.MonkeyPatch, appended: list[int]
-) -> None:
-    opened = Opened(place, emit=ONLY_BY_FLUSH)
-    session = await opened.sessions.create("s-1")
-    for item in appended:
-        await session.append("message", item)
-    await emit_all(session, [1, 2])
-    write = SessionLog.add_drafts
-
-    def write_and_be_interrupted(log: SessionLog, drafts: Sequence[Draft]) -> None:
-        write(log, drafts)
-        raise ComesBetweenError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SessionLog, "add_drafts", write_and_be_interrupted)
-        with pytest.raises(ComesBetweenError):
-            await session.flush()
-    await emit_all(session, [3])
-    await session.flush()
-    await opened.close()
-
-    assert await content(place) == [*appended, 1, 2, 3]
 
 
 async def test_a_full_queue_waits_for_the_flush_that_succeeds(place: JsonlPlace) -> None:
