@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.rigs import alone, rig_block_writes, rig_device_errors, rig_power_cuts
+from tests.rigs import alone, block_daemon, rig_block_writes, rig_device_errors, rig_power_cuts
 from tests.rigs.alone import reason_not_to_run, reason_without_root, run_alone
 from tests.rigs.block_daemon import DEVICES, PROGRAM, BlockDaemon
 from tests.rigs.figures import Figures, Scale
@@ -30,6 +31,19 @@ def die_at_work(workspace: Path, told: Path) -> None:
     device = next(line.split()[0] for line in mounts if str(mounted) in line)
     told.write_text(f"{device}\n{workspace}")
     os._exit(9)
+
+
+def serve_twice(workspace: Path) -> bytes:
+    """In a process of its own: the first daemon is stopped, and so does not end when it is told."""
+    block_daemon._END_TIMEOUT_S = 0.5  # pyright: ignore[reportPrivateUsage] - not to wait for it
+    image = workspace / "image"
+    image.write_bytes(bytes(1 << 20))
+    with BlockDaemon(workspace, image) as daemon:
+        with daemon.served.open("r+b") as served:
+            served.write(b"written")
+        os.kill(daemon.pid, signal.SIGSTOP)
+    with BlockDaemon(workspace, image) as daemon:
+        return daemon.served.read_bytes()[:7]
 
 
 def sleep(workspace: Path) -> None:
@@ -70,6 +84,14 @@ def is_in_use(device: str, workspace: str) -> bool:
             if workspace.encode() in (process / "cmdline").read_bytes():
                 return True
     return False
+
+
+def test_a_daemon_that_does_not_end_is_killed_and_has_lost_nothing() -> None:
+    reason = reason_not_to_run(PROGRAM, devices=DEVICES)
+    if reason:
+        pytest.skip(reason)
+
+    assert run_alone(f"{__name__}:serve_twice", timeout_s=120) == b"written"
 
 
 def test_a_rig_that_hangs_is_ended() -> None:
