@@ -85,7 +85,8 @@ def _why_not_opened(path: Path) -> OSError | None:
     opened: list[int] = []
     try:
         opened.append(disk.open_write(path))
-        opened += [disk.open_temporary(path.parent, 0o600) for _ in range(_FILES_OF_SQLITE)]
+        for _ in range(_FILES_OF_SQLITE):
+            opened.append(disk.open_temporary(path.parent, 0o600))  # noqa: PERF401 - kept one by one
     except OSError as error:
         return None if error.errno in _NO_CAUSE else error
     finally:
