@@ -10,7 +10,7 @@ import argparse
 import sys
 
 from tests.rigs.catalog import RIGS, Rig
-from tests.rigs.figures import Figures, Scale
+from tests.rigs.figures import SOAK_S, Figures, Scale
 from tests.rigs.report import keep, write_page
 
 
@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument(
         "--soak-seconds",
         type=int,
-        default=Scale.soak_s,
+        default=SOAK_S,
         help="how long rig 13 lasts (%(default)s; the page shows the longest)",
     )
     arguments = parser.parse_args()

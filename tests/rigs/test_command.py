@@ -97,6 +97,26 @@ def test_what_root_and_others_found_is_kept_apart(monkeypatch: pytest.MonkeyPatc
     assert "not run here: needs root" in page.partition("As an ordinary user, on ")[2]
 
 
+@pytest.mark.parametrize(
+    ("options", "soak_s"), [((), 300), (("--soak-seconds", "3600"), 3600)], ids=["usual", "longer"]
+)
+def test_a_rig_is_told_how_long_to_soak(
+    monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], soak_s: int
+) -> None:
+    told: list[Scale] = []
+
+    def run(_: Rig, scale: Scale) -> Figures:
+        told.append(scale)
+        return figures()
+
+    monkeypatch.setattr(Rig, "run", run)
+    monkeypatch.setattr(sys, "argv", ["rigs", *options])
+
+    assert command.main() == 0
+
+    assert told == [Scale(ci=False, soak_s=soak_s)]
+
+
 @pytest.mark.parametrize("violations", [[], ["lost"]])
 def test_the_longest_soak_is_kept(monkeypatch: pytest.MonkeyPatch, violations: list[str]) -> None:
     """But not if a shorter one finds something."""
