@@ -45,7 +45,7 @@ class Closing:
         """Close, or wait for who closes. A caller that is cancelled waits for the end too."""
         try:
             await joined(self._going_on())
-        except BaseException:
+        except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
             if self._left:
                 await self()
             raise

@@ -121,6 +121,18 @@ def test_a_close_that_is_interrupted_goes_on_where_it_was(
     assert asyncio.run(data_in(tmp_path / "store")) == [0, 1]
 
 
+async def test_who_waits_for_a_close_may_be_dropped(tmp_path: Path) -> None:
+    """As by a loop that is thrown away: a coroutine must not await when it is closed."""
+    store, _ = await opened(tmp_path / "store")
+    waiting = store.close()
+    waiting.send(None)
+
+    waiting.close()
+
+    await store.close()
+    assert await data_in(tmp_path / "store") == [0]
+
+
 @pytest.mark.parametrize("taken_before", [1, 5, 30])
 async def test_an_emit_beside_a_close_is_refused_or_its_event_is_there(
     tmp_path: Path, taken_before: int
