@@ -61,13 +61,16 @@ class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What an event line says beside its data, which stays as it is written."""
+    """What an event line says beside its data, which stays as it is written.
+
+    Its fields have the names and the values of an Event's.
+    """
 
     seq: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     time: str
     type: str
     data: msgspec.Raw
-    batch: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | msgspec.UnsetType = msgspec.UNSET
+    batch: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
     chain: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
@@ -170,13 +173,13 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
     return _event(record, number, offset_bytes, verified=verified, plain=plain)
 
 
-def decode_envelope(line: bytes) -> Envelope:
+def decode_envelope(line: bytes) -> Event | Envelope:
     """What stands around the data of a line (without line feed). Raises BadDataError.
 
-    Data of up to LONG_LINE_BYTES is checked as `decode_record` does it; longer data is skipped.
+    A line of up to LONG_LINE_BYTES is decoded as a whole, and checked so; longer data is skipped.
     """
     if len(line) <= LONG_LINE_BYTES:
-        decode_record(line, number=0, offset_bytes=0, verified=False)
+        return decode_record(line, number=0, offset_bytes=0, verified=False)
     _check_ending(line)
     try:
         return _envelope_decoder.decode(line)

@@ -20,8 +20,6 @@ import re
 from collections.abc import Iterator
 from typing import Protocol
 
-import msgspec
-
 from attachstore.disk import BLOCK_BYTES
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.medium import LogReader
@@ -137,7 +135,7 @@ def _shows_acknowledged(line: bytes, expected_seq: int) -> bool:
         event = decode_envelope(line)
     except BadDataError:
         return False
-    return (event.seq if event.batch is msgspec.UNSET else event.batch) > expected_seq
+    return (event.seq if event.batch is None else event.batch) > expected_seq
 
 
 def _blocks(
