@@ -378,9 +378,11 @@ def _pull(iterator: Iterator[R]) -> tuple[list[R], Exception | None]:
     """Some items, and what ended the iterator if it ended: items before an error are kept."""
     batch: list[R] = []
     deadline_s = time.monotonic() + _BATCH_S_MAX
-    while len(batch) < _BATCH_ITEMS_MAX and time.monotonic() < deadline_s:
-        try:
-            batch.append(next(iterator))
-        except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
-            return batch, ended
-    return batch, None
+    try:
+        for item in iterator:
+            batch.append(item)
+            if len(batch) == _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
+                return batch, None
+    except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
+        return batch, ended
+    return batch, StopIteration()

@@ -20,11 +20,11 @@ from attachstore.sessions import record
 from attachstore.sessions.data import references_in
 from attachstore.sessions.draft import Head
 from attachstore.sessions.event import Parent, SessionHeader
+from attachstore.sessions.lines import split_lines
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import CopyingMedium, LogReader, LogWriter, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan
-from attachstore.sessions.tail import split_lines
 from attachstore.threads import CancelFlag
 
 

@@ -11,7 +11,6 @@ Invariants
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Iterator
 
 from attachstore.errors import LogDamagedError, StoreVersionError
@@ -28,10 +27,11 @@ from attachstore.sessions.event import (
     SessionView,
     Tail,
 )
+from attachstore.sessions.lines import split_lines, split_runs
 from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.suffix import find_event
-from attachstore.sessions.tail import split_lines, tail_reason
+from attachstore.sessions.tail import tail_reason
 from attachstore.threads import CancelFlag
 
 _BROKEN_CHAIN = "the chain does not hold: this line or the one before is not as written"
@@ -179,34 +179,46 @@ class Scan:
 
     def _good_events(self) -> Generator[Event, None, str | None]:
         """Go on from the last good line; return what is wrong with the next, if any."""
-        blocks = _Blocks(self._log)
-        lines = split_lines(blocks, self.good_bytes, self._end_bytes, self._cancel)
-        for offset_bytes, line, whole in lines:
-            if line is None:
+        runs = split_runs(self._log, self.good_bytes, self._end_bytes, self._cancel)
+        for offset_bytes, lines, whole in runs:
+            if lines is None:
                 return "the line is longer than any record"
             if not whole:
                 return "the line has no line feed"
-            found = record.decode_next(
-                line,
-                self.seq + 1,
-                self.chain,
-                number=self.line + 1,
-                offset_bytes=offset_bytes,
-                plain=blocks.plain_from <= offset_bytes,
+            found = record.decode_lines(
+                lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
             )
             if found is None:
-                found = self._look_closer(line, offset_bytes)
-                if isinstance(found, str):
-                    return found
-            event, self.chain = found
-            self.seq = event.seq
-            self.line += 1
-            self.good_bytes = offset_bytes + len(line) + 1
-            self.last_time = event.time
-            if event.type.startswith(TURN_PREFIX):
-                self.turn_is_open = event.type == TURN_START
+                flaw = yield from self._looked_closer(lines, offset_bytes)
+                if flaw is not None:
+                    return flaw
+                continue
+            for read in found:
+                self._go_to(*read)
+                yield read[0]
+        return None
+
+    def _looked_closer(self, lines: bytes, offset_bytes: int) -> Generator[Event, None, str | None]:
+        """Line by line: not all of them are the next, just as we write it."""
+        for line in lines[:-1].split(b"\n"):
+            found = self._look_closer(line, offset_bytes)
+            if isinstance(found, str):
+                return found
+            event, chain = found
+            offset_bytes += len(line) + 1
+            self._go_to(event, chain, offset_bytes)
             yield event
         return None
+
+    def _go_to(self, event: Event, chain: bytes, end_bytes: int) -> None:
+        """`event` is good: it is the last one now."""
+        self.seq = event.seq
+        self.chain = chain
+        self.line = event.line
+        self.good_bytes = end_bytes
+        self.last_time = event.time
+        if event.type.startswith(TURN_PREFIX):
+            self.turn_is_open = event.type == TURN_START
 
     def _look_closer(self, line: bytes, offset_bytes: int) -> tuple[Event, bytes] | str:
         """The next event and its chain from a line that is not as we write it, or its flaw."""
@@ -261,21 +273,6 @@ class Scan:
             reason=damage.reason,
             head_seq=getattr(self, "seq", 0),
         )
-
-
-class _Blocks:
-    """A log as it is read block by block: what can be seen of many lines at once is seen once."""
-
-    def __init__(self, log: LogReader) -> None:
-        self._log = log
-        self.plain_from: float = math.inf
-        """Lines that begin here or later, in the block that was read last, are plain."""
-
-    def read(self, offset_bytes: int, size_bytes: int) -> bytes:
-        block = self._log.read(offset_bytes, size_bytes)
-        # A line that began in the block before is looked at by itself: it is cut here.
-        self.plain_from = offset_bytes if record.is_plain(block) else math.inf
-        return block
 
 
 def resync(

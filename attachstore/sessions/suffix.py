@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
+from attachstore.sessions.lines import split_lines
 from attachstore.sessions.medium import LogReader
-from attachstore.sessions.tail import split_lines
 from attachstore.threads import CancelFlag
 
 _SEQ = re.compile(rb'\{"seq":([1-9][0-9]{0,18}),')

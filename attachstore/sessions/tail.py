@@ -18,62 +18,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Protocol
 
 from attachstore.disk import BLOCK_BYTES
 from attachstore.sessions.data import BadDataError
+from attachstore.sessions.lines import split_lines
 from attachstore.sessions.medium import LogReader
-from attachstore.sessions.record import LINE_BYTES_MAX, decode_envelope
+from attachstore.sessions.record import decode_envelope
 from attachstore.threads import CancelFlag
 
 SECTOR_BYTES = 512
 
 _NULS = re.compile(rb"\0+")
-
-
-class Readable(Protocol):
-    """As much of a LogReader as `split_lines` needs."""
-
-    def read(self, offset_bytes: int, size_bytes: int) -> bytes: ...
-
-
-def split_lines(
-    log: Readable,
-    offset_bytes: int,
-    end_bytes: int,
-    cancel: CancelFlag | None,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[tuple[int, bytes | None, bool]]:
-    """Each line's offset, its bytes without line feed, and whether it had one.
-
-    Reads `block_bytes` at a time. A line longer than any record has None for its bytes. Only
-    the last can lack its line feed.
-    """
-    parts: list[bytes] = []  # of the line that began at line_start and goes on
-    held_bytes = 0
-    line_start = offset_bytes
-    while offset_bytes < end_bytes:
-        if cancel is not None:
-            cancel.check()
-        block = log.read(offset_bytes, min(block_bytes, end_bytes - offset_bytes))
-        if not block:
-            break  # cut meanwhile
-        offset_bytes += len(block)
-        first, *others = block.split(b"\n")
-        held_bytes += len(first)
-        if held_bytes <= LINE_BYTES_MAX:
-            parts.append(first)
-        if not others:
-            continue
-        yield line_start, b"".join(parts) if held_bytes <= LINE_BYTES_MAX else None, True
-        line_start += held_bytes + 1
-        last = others.pop()
-        for line in others:
-            yield line_start, line, True
-            line_start += len(line) + 1
-        parts, held_bytes = [last], len(last)
-    if held_bytes:
-        yield line_start, b"".join(parts) if held_bytes <= LINE_BYTES_MAX else None, False
 
 
 def tail_reason(

@@ -35,9 +35,9 @@ def read(line: bytes) -> Event:
     return record.decode_record(line, number=2, offset_bytes=100, verified=True)
 
 
-def with_chain(body: bytes) -> bytes:
+def with_chain(body: bytes, before: bytes = record.CHAIN_START) -> bytes:
     """A line that another program wrote, with a chain that holds."""
-    chain = blake3(bytes(16) + body).hexdigest(16)
+    chain = blake3(before + body).hexdigest(16)
     return body + b',"chain":"' + chain.encode() + b'"}'
 
 
@@ -122,24 +122,56 @@ NEXT_LINES: dict[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("known", [False, True], ids=["looks itself", "knows"])
-@pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
-def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes, known: bool) -> None:
-    """Or it gives up: then the long way is gone, which knows what is wrong."""
-    plain = known and record.is_plain(NEXT_LINES["ours"] + b"\n" + line + b"\n")
+def ahead(*lines: bytes) -> list[tuple[Event, bytes, int]] | None:
+    """What is decoded of the lines at once; they stand behind the line of event 1."""
+    run = b"".join(line + b"\n" for line in (NEXT_LINES["ours"], *lines))
+    return record.decode_lines(run, 1, record.CHAIN_START, number=2, offset_bytes=100)
 
-    found = record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100, plain=plain)
+
+def second(line: bytes) -> bytes:
+    """The same line as event 2, if its chain holds as event 1."""
+    if record.chain_of(line, record.CHAIN_START) is None:
+        return line
+    head, seq, rest = line[:7], line[7:8], line[8:-44]
+    before = bytes.fromhex(NEXT_LINES["ours"][-34:-2].decode())
+    return with_chain(head + b"%d" % (int(seq) + 1) + rest, before)
+
+
+@pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
+def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) -> None:
+    """Or it gives up: then the long way is gone, which knows what is wrong."""
+    found = record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
 
     if found is not None:
-        event, chain = found
+        ((event, chain, end_bytes),) = found
         assert event == read(line)
         assert chain == record.chain_of(line, record.CHAIN_START)
         assert event.has_references == (REFERENCE in [it for _, it in references_in(event.data)])
+        assert end_bytes == 100 + len(line) + 1
+
+
+@pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
+def test_what_needs_a_closer_look_is_seen_among_others(line: bytes) -> None:
+    """Alone or behind a line of ours: the short way is the same."""
+    alone = record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
+
+    found = ahead(second(line))
+
+    assert (found is None) == (alone is None)
+    if found is not None and alone is not None:
+        first, (event, chain, end_bytes) = found
+        assert first[0] == read(NEXT_LINES["ours"])
+        assert (event.data, event.has_references) == (
+            alone[0][0].data,
+            alone[0][0].has_references,
+        )
+        assert (event.seq, event.line, event.offset_bytes) == (2, 3, first[2])
+        assert (event.chain, end_bytes) == (chain.hex(), first[2] + len(second(line)) + 1)
 
 
 def test_the_short_way_is_the_usual_one() -> None:
     ways = {
-        name: record.decode_next(line, 1, record.CHAIN_START, number=2, offset_bytes=100)
+        name: record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
         for name, line in NEXT_LINES.items()
     }
 

@@ -7,7 +7,7 @@ import pytest
 from attachstore.sessions import record
 from attachstore.sessions.memory import MemoryLog
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.tail import split_lines, tail_reason
+from attachstore.sessions.tail import tail_reason
 
 START = 700
 """Where L begins in these logs: on no sector boundary."""
@@ -98,31 +98,6 @@ def test_what_a_crash_may_leave_is_a_tail(rest: bytes) -> None:
 def test_what_no_crash_can_explain_is_damage(rest: bytes) -> None:
     """Or what had been acknowledged: then a block rotted, and cutting would lose events."""
     assert reason_of(rest) is None
-
-
-@pytest.mark.parametrize("block_bytes", [1, 2, 7, 1 << 20])
-@pytest.mark.parametrize("content", [b"", b"\n", b"a", b"a\n", b"a\n\nbc\nd", b"\n\n", b"ab\nc\n"])
-def test_lines_are_the_same_however_they_are_read(content: bytes, block_bytes: int) -> None:
-    log = MemoryLog(SessionName.of("s-1"), bytearray(content), [])
-
-    lines = list(split_lines(log, 0, len(content), None, block_bytes))
-
-    whole = content.split(b"\n")
-    last = whole.pop()
-    expected = [(each, True) for each in whole] + ([(last, False)] if last else [])
-    assert [(each, feed) for _, each, feed in lines] == expected
-    starts = [start for start, _, _ in lines]
-    assert starts == [sum(len(each) + 1 for each in whole[:n]) for n in range(len(lines))]
-
-
-def test_a_line_longer_than_any_record_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attachstore.sessions.tail.LINE_BYTES_MAX", 10)
-    content = bytearray(b"a" * 11 + b"\n" + b"b" * 10 + b"\n" + b"c" * 30)
-    log = MemoryLog(SessionName.of("s-1"), content, [])
-
-    lines = list(split_lines(log, 0, len(content), None, 4))
-
-    assert lines == [(0, None, True), (12, b"b" * 10, True), (23, None, False)]
 
 
 def test_nul_runs_are_judged_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
