@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attachstore.digest import Digest, Hasher, checksum
+from attachstore.digest import SHARED_FROM_BYTES, Digest, Hasher, checksum
 from attachstore.errors import InvalidReferenceError
+from tests.waiting import wait_until
 
 # The first 32 bytes of the empty input, from the BLAKE3 test vectors.
 EMPTY = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
@@ -17,6 +22,70 @@ EMPTY = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
 def test_the_digest_of_nothing_is_the_published_one() -> None:
     """A wrong variant of BLAKE3 (keyed, derived) would make every store unreadable elsewhere."""
     assert Digest.of(b"").hex == EMPTY
+
+
+@pytest.mark.parametrize("size_bytes", [SHARED_FROM_BYTES - 1, SHARED_FROM_BYTES])
+def test_many_bytes_hash_to_what_one_thread_hashes_them_to(size_bytes: int) -> None:
+    data = bytes(range(256)) * (size_bytes // 256) + bytes(size_bytes % 256)
+    blocks = Hasher(size_bytes)
+    for start in range(0, size_bytes, 1 << 20):
+        blocks.update(data[start : start + (1 << 20)])
+
+    assert Digest.of(data).hex == blake3(data).hexdigest()
+    assert blocks.digest() == Digest.of(data)
+
+
+COUNTS_THREADS = """
+import os, time
+import attachstore.digest as digest
+digest.usable_cores = lambda: 2
+def threads():
+    return len(os.listdir("/proc/self/task"))
+few = digest.Hasher(digest.SHARED_FROM_BYTES - 1)
+assert threads() == 1, threads()
+many = digest.Hasher(digest.SHARED_FROM_BYTES)
+assert threads() == 3, threads()
+del few, many
+deadline_s = time.monotonic() + 60
+while threads() > 1:
+    assert time.monotonic() < deadline_s, threads()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_threads_are_started_for_many_bytes_only_and_end_with_the_hash() -> None:
+    subprocess.run([sys.executable, "-c", COUNTS_THREADS], check=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_hashes_what_its_parent_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are not copied by a fork: a child that waited for its parent's would never end."""
+    monkeypatch.setattr("attachstore.digest.usable_cores", lambda: 2)
+    data = bytes(SHARED_FROM_BYTES)
+    expected = Digest.of(data)
+
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if Digest.of(data) == expected else 1)
+
+    wait_until(lambda: os.waitpid(child, os.WNOHANG) == (child, 0))
+
+
+def test_without_threads_one_hashes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def starved(*data: bytes, max_threads: int = 1) -> blake3:
+        if max_threads > 1:
+            raise PanicException
+        return blake3(*data)
+
+    monkeypatch.setattr("attachstore.digest.usable_cores", lambda: 2)
+    monkeypatch.setattr("attachstore.digest.blake3", starved)
+    data = bytes(SHARED_FROM_BYTES)
+
+    assert Digest.of(data).hex == blake3(data).hexdigest()
 
 
 @given(st.lists(st.binary(max_size=200)))

@@ -37,6 +37,7 @@ from attachstore.admission.payload import payload
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.process import CannotStartError, Died, WorkerProcess
 from attachstore.attachment import Content
+from attachstore.cores import usable_cores
 from attachstore.errors import (
     AttachstoreError,
     DecoderFailedError,
@@ -126,7 +127,7 @@ class ProcessPool(_Questions):
         cpu_s_max: int = CPU_S_MAX,
         wall_s_max: float = WALL_S_MAX,
     ) -> None:
-        self._processes_max = processes_max or min(PROCESSES_MAX, os.cpu_count() or 1)
+        self._processes_max = processes_max or min(PROCESSES_MAX, usable_cores())
         self._memory_bytes_max = memory_bytes_max
         self._cpu_s_max = cpu_s_max
         self._wall_s_max = wall_s_max

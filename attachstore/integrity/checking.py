@@ -13,13 +13,13 @@ objects there are, nor on their sizes.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from attachstore.admission.probe import differences, probe
+from attachstore.cores import usable_cores
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import AttachstoreError, ObjectCorruptError, ObjectMissingError
@@ -206,7 +206,7 @@ class CheckPool:
     ) -> None:
         """`waiting` is called a few times a second with the bytes read so far; it may raise."""
         self._make_checker = make_checker
-        self._workers = workers or _cores()
+        self._workers = workers or usable_cores()
         self._waiting = waiting
         self._stop = CancelFlag()
         self._idle = list[Checker]()
@@ -282,10 +282,3 @@ def _batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
             batch, bytes_planned = [], 0
     if batch:
         yield batch
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

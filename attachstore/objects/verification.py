@@ -60,7 +60,7 @@ def load(
         data = _read_whole(stored, cancel)
     if len(data) > stored.size:
         return fingerprint(stored, cancel), None
-    hasher = Hasher()
+    hasher = Hasher(len(data))
     view = memoryview(data)
     for start in range(0, len(data), _HASHED_BYTES):
         if cancel is not None:

@@ -30,6 +30,7 @@ from tests.admission import documents
 from tests.admission.pictures import DEFAULT_FORMATS, FURTHER_FORMATS, saved
 from tests.admission.test_cases import CASES
 from tests.descriptors import open_descriptors
+from tests.waiting import wait_until
 
 EVERY = AdmissionPolicy.any()
 PNG = DEFAULT_FORMATS["png RGB (13, 11)"]()
@@ -60,15 +61,6 @@ def outcome(data: bytes, decoders: Decoders, policy: AdmissionPolicy = EVERY) ->
     examination = examine(BytesContent(data), policy, decoders=decoders)
     findings = [str(finding) for finding in examination.findings]
     return examination.header, examination.frames, examination.pages, findings
-
-
-def eventually(condition: Callable[[], bool]) -> bool:
-    deadline_s = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline_s:
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def has_ended(pid: int) -> bool:
@@ -368,13 +360,13 @@ def test_the_hosts_script_is_not_run_again_in_a_worker() -> None:
 def test_workers_end_with_a_host_that_dies_without_a_word() -> None:
     output = run(PRELUDE + "os._exit(0)")
 
-    assert eventually(lambda: has_ended(int(output[-1])))
+    wait_until(lambda: has_ended(int(output[-1])))
 
 
 def test_a_host_that_forgets_to_close_leaves_no_worker() -> None:
     output = run(PRELUDE)
 
-    assert eventually(lambda: has_ended(int(output[-1])))
+    wait_until(lambda: has_ended(int(output[-1])))
 
 
 def test_after_a_fork_the_pool_is_the_parents() -> None:

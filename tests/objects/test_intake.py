@@ -45,6 +45,7 @@ from tests.objects.samples import (
     open_store,
     reference,
 )
+from tests.waiting import wait_until
 
 OTHER = b"other bytes" * 100
 
@@ -244,13 +245,6 @@ def test_a_file_that_is_half_full_is_emptied_while_more_comes(root: Path) -> Non
             data = bytes([number]) * (40 << 10)
             store.commit(attachment(data))
             wait_until(object_path(root, data).exists)
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def test_closing_leaves_plain_files_no_thread_and_no_descriptor(root: Path) -> None:

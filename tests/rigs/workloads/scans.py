@@ -97,7 +97,7 @@ def _one_by_one() -> Generator[None]:
     """One thread, each object alone, each step told and kept: the same calls in each run."""
     with (
         mock.patch("attachstore.integrity.checking.BATCH_OBJECTS_MAX", 1),
-        mock.patch("attachstore.integrity.checking._cores", return_value=1),
+        mock.patch("attachstore.integrity.checking.usable_cores", return_value=1),
         mock.patch("attachstore.integrity.coverage.SAVE_INTERVAL_S", 0.0),
         mock.patch("attachstore.integrity.progress.INTERVAL_S", 0.0),
     ):
