@@ -47,6 +47,9 @@ _SIGNATURES = (
     (b"OggS", "audio/ogg"),
     (b"ID3", "audio/mpeg"),
 )
+_TYPES = dict(_SIGNATURES)
+_ANY_SIGNATURE = re.compile(b"|".join(map(re.escape, _TYPES)))
+_SIGNATURE_BYTES_MAX = max(map(len, _TYPES))
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
@@ -130,11 +133,13 @@ def _unknown(reader: Reader, ask: Guess) -> str:
 
 def _by_signature(front: bytes, *, partial: bool) -> str | None:
     """The type whose signature these bytes start with; or, cut short, whose start they are."""
-    for signature, media_type in _SIGNATURES:
-        if front.startswith(signature):
-            return media_type
-        if partial and not front.isascii() and signature.startswith(front):
-            return media_type
+    found = _ANY_SIGNATURE.match(front)
+    if found is not None:
+        return _TYPES[found[0]]
+    if partial and len(front) < _SIGNATURE_BYTES_MAX and not front.isascii():
+        for signature, media_type in _SIGNATURES:
+            if signature.startswith(front):
+                return media_type
     if front[:4] in {b"RIFF", b"RF64"}:
         return _RIFF.get(front[8:12])
     return None

@@ -28,6 +28,10 @@ _BOMS = (
 )
 _CONTROLS = bytes({*range(32), 127} - {7, 8, 9, 10, 12, 13, 27})
 """Control characters that no text holds; bell, backspace and escape are in terminal output."""
+_MARKS = tuple(bom for bom, _ in _BOMS)
+_BLANKS = bytes(byte for byte in range(256) if chr(byte).isspace())
+"""Of Latin-1, which text without a byte order mark is read as."""
+_NEAR_BYTES = 256
 _SPACE = b" \t\r\n\f"
 _PROLOG = re.compile(
     # Possessive (++, *+): on hostile input nothing is tried twice.
@@ -77,6 +81,8 @@ def is_text(front: bytes, *, whole: bool) -> bool:
 
 def markup(front: bytes) -> str | None:
     """text/html or image/svg+xml by the root element, None for anything else."""
+    if _first(front) not in {b"", b"<"}:
+        return None
     text = _decoded(front)
     at = 0
     if text.lstrip()[:1] != "<":
@@ -137,6 +143,15 @@ def _decodes(data: bytes, encoding: str, *, whole: bool) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def _first(front: bytes) -> bytes:
+    """The first character that is not blank, if it is one byte long and near; else nothing.
+
+    Most text is no markup, and need not be decoded to see that.
+    """
+    near = front[:_NEAR_BYTES]
+    return b"" if near.startswith(_MARKS) else near.lstrip(_BLANKS)[:1]
 
 
 def _decoded(front: bytes) -> str:
