@@ -21,7 +21,7 @@ CHECKSUM_BYTES = 16
 SHARED_FROM_BYTES = 4 << 20
 """Two threads hash so many bytes, that are in memory at once, in two thirds of the time of one,
 their start included. From 2 MiB on they gain something; fed with blocks of 1 MiB, little."""
-THREADS_MAX = 4
+HASH_THREADS_MAX = 4
 """For one object: others may be hashed meanwhile."""
 
 _HEX_64 = re.compile(r"[0-9a-f]{64}")
@@ -100,7 +100,7 @@ def _shared_state() -> blake3:
     Never the threads that the library shares between its callers: after `os.fork()` the child
     would wait for them for ever.
     """
-    threads = min(usable_cores(), THREADS_MAX)
+    threads = min(usable_cores(), HASH_THREADS_MAX)
     if threads > 1:
         try:
             return blake3(max_threads=threads)
