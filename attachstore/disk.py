@@ -22,11 +22,10 @@ import contextlib
 import ctypes
 import errno
 import fcntl
-import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -41,6 +40,7 @@ from attachstore.errors import (
     StoreLayoutError,
     UnavailableError,
 )
+from attachstore.libc import libc_function
 
 BLOCK_BYTES = 1 << 20
 """Unit of reading, writing and looking at cancel flags."""
@@ -129,7 +129,7 @@ class Disk(Confined):
         WRITE only: with the WAIT flags an I/O error would be reported here and then be missing
         from the fsync that decides.
         """
-        call = _libc_function("sync_file_range", ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+        call = libc_function("sync_file_range", ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
         if call is not None:
             call(descriptor, offset_bytes, size_bytes, _SYNC_FILE_RANGE_WRITE)
 
@@ -179,7 +179,7 @@ class Disk(Confined):
         """Swap two names atomically. Raises OSError (UNSUPPORTED) where it is not possible."""
         name = "renameatx_np" if sys.platform == "darwin" else "renameat2"
         kinds = (ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
-        call = _libc_function(name, *kinds)
+        call = libc_function(name, *kinds)
         if call is None:
             raise OSError(errno.ENOSYS, "names cannot be exchanged here", str(path))
         with self._both(path, other_path) as ((one, home), (other, parent)):
@@ -210,6 +210,14 @@ class Disk(Confined):
         """Of the name itself: a link is a link. Raises FileNotFoundError."""
         with Place(self._confinement, path) as (name, parent):
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
+
+    def statuses(self, directory: Path, names: Iterable[str]) -> list[os.stat_result]:
+        """Of each name in a directory, as `status`. Raises OSError for the first it fails for."""
+        descriptor = self.open_directory(directory)
+        try:
+            return [os.stat(name, dir_fd=descriptor, follow_symlinks=False) for name in names]
+        finally:
+            os.close(descriptor)
 
     def status_followed(self, path: Path) -> os.stat_result:
         """Of what a user's path leads to."""
@@ -277,22 +285,6 @@ def _full_sync(descriptor: int, sync: Callable[[int], None]) -> None:
         sync(descriptor)
     else:
         fcntl.fcntl(descriptor, full)
-
-
-@functools.cache
-def _libc_function(name: str, *last_kinds: Any) -> Callable[..., int] | None:
-    """A libc call that Python does not wrap, or None where this libc has none."""
-    function = getattr(ctypes.CDLL(None, use_errno=True), name, None)
-    if function is not None:
-        function.argtypes = [ctypes.c_int, *last_kinds]
-    return None if function is None else functools.partial(_called, function)
-
-
-def _called(function: Callable[..., int], *arguments: Any) -> int:
-    try:
-        return function(*arguments)
-    except ctypes.ArgumentError as error:  # its way of saying that there is no memory
-        raise MemoryError from error
 
 
 # -- steps built on the calls ------------------------------------------------------------------

@@ -18,7 +18,9 @@ METHODS = frozenset(
 )
 """Every call a Disk has; whatever reads is a "read_into" here."""
 
-READS = frozenset({"may_write", "read_into", "status", "status_followed", "status_open", "names"})
+READS = frozenset(
+    {"may_write", "read_into", "status", "statuses", "status_followed", "status_open", "names"}
+)
 OPENS = frozenset(name for name in METHODS if name.startswith("open_")) | {"create"}
 """Calls that return a descriptor."""
 SYNCS = frozenset({"sync_file", "sync_data", "sync_directory"})

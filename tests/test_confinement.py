@@ -66,6 +66,7 @@ def calls_below(disk: Disk, folder: Path) -> dict[str, Callable[[], Any]]:
         "status": lambda: disk.status(file),
         "may_write": lambda: disk.may_write(folder / "x"),
         "names": lambda: disk.names(folder / "x"),
+        "statuses": lambda: disk.statuses(folder / "x", []),
     }
 
 

@@ -96,6 +96,16 @@ class TestOpening:
         assert stat.S_ISLNK(disk.status(tmp_path / "link").st_mode)
         disk.close(descriptor)
 
+    def test_many_names_are_asked_for_at_once(self, disk: Disk, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"abc")
+        (tmp_path / "link").symlink_to("file")
+
+        file, link = disk.statuses(tmp_path, ["file", "link"])
+
+        assert (file.st_size, stat.S_ISLNK(link.st_mode)) == (3, True)
+        with pytest.raises(FileNotFoundError):
+            disk.statuses(tmp_path, ["file", "absent"])
+
     def test_descriptors_do_not_reach_other_programs(self, disk: Disk, tmp_path: Path) -> None:
         (tmp_path / "a").write_bytes(b"")
         opened = [
@@ -335,7 +345,7 @@ class TestNames:
         def absent(*_: object) -> None:
             """What a libc without the call looks like."""
 
-        monkeypatch.setattr(disk_module, "_libc_function", absent)
+        monkeypatch.setattr(disk_module, "libc_function", absent)
 
         with pytest.raises(OSError) as caught:
             disk.exchange(tmp_path / "a", tmp_path / "b")

@@ -306,6 +306,29 @@ class TestInventory:
 
         assert list(open_store(root, Vanishing()).entries()) == []
 
+    def test_an_object_that_vanishes_hides_no_other(self, root: Path) -> None:
+        store = open_store(root)
+        digest = store.commit(attachment()).reference.digest
+
+        class Vanishing(Disk):
+            def names(self, path: Path) -> list[str]:
+                found = super().names(path)
+                return [f"{digest.hex[:2]}{'f' * 62}", *found] if digest.hex in found else found
+
+        listed = [entry.digest for entry in open_store(root, Vanishing()).entries()]
+
+        assert listed == [digest]
+
+    def test_what_is_no_file_hides_no_object_beside_it(self, root: Path) -> None:
+        store = open_store(root)
+        path = object_path(root)
+        store.commit(attachment())
+        (path.parent / f"{path.name[:2]}{'0' * 62}").mkdir()
+
+        found = [(entry.kind, entry.size_bytes) for entry in store.entries()]
+
+        assert found == [(EntryKind.IRREGULAR, 0), (EntryKind.OBJECT, path.stat().st_size)]
+
 
 def test_descriptors_do_not_leak(root: Path) -> None:
     store = open_store(root)
