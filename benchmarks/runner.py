@@ -34,6 +34,7 @@ from benchmarks import (
     scan,
     steps,
     steps_large,
+    steps_scan,
     suffix,
     write_behind,
 )
@@ -47,6 +48,7 @@ ALL: tuple[Measure, ...] = (
     commit.measure,
     steps.measure,
     steps_large.measure,
+    steps_scan.measure,
     large.measure,
     duplicate.measure,
     read.measure,

@@ -34,17 +34,8 @@ BUFFER_BYTES = 1 << 20
 
 
 async def measure(plan: Plan) -> list[Row]:
-    hundreds = plan.choose(full=100, quick=1)
-    root = plan.directory / "store"
-    async with Store.open(root, policy=AdmissionPolicy.any()) as store:
-        session = await store.sessions.create("s-1")
-        for _ in range(hundreds):
-            references = await store.attach_many(_hundred())
-            await session.append_many(
-                [("attachment", {"file": reference}) for reference in references]
-            )
-        await session.close()
-        files = [path for path in (root / "objects").rglob("*") if path.is_file()]
+    async with Store.open(plan.directory / "store", policy=AdmissionPolicy.any()) as store:
+        files = await fill(store, plan.choose(full=100, quick=1))
 
         async def ours() -> None:
             report = await store.scan()
@@ -58,15 +49,26 @@ async def measure(plan: Plan) -> list[Row]:
     return [Row(question=QUESTION, size=f"{len(files)} objects", ratios=ratios)]
 
 
+async def fill(store: Store, hundreds: int) -> list[Path]:
+    """Attach that many hundreds of objects, and log them; returns the objects' files."""
+    session = await store.sessions.create("s-1")
+    for _ in range(hundreds):
+        references = await store.attach_many(hundred())
+        await session.append_many([("attachment", {"file": reference}) for reference in references])
+    await session.close()
+    return [path for path in (store.root / "objects").rglob("*") if path.is_file()]
+
+
 def hash_all(files: list[Path]) -> None:
     """BLAKE3 of every file, a share of the files for each core."""
     threads = os.cpu_count() or 1
     shares = [files[start::threads] for start in range(threads)]
     with ThreadPoolExecutor(threads) as executor:
-        list(executor.map(_hash_share, shares))
+        list(executor.map(hash_share, shares))
 
 
-def _hash_share(files: list[Path]) -> None:
+def hash_share(files: list[Path]) -> None:
+    """BLAKE3 of every file, one after the other."""
     buffer = memoryview(bytearray(BUFFER_BYTES))
     for path in files:
         state = blake3()
@@ -76,7 +78,8 @@ def _hash_share(files: list[Path]) -> None:
         state.digest()
 
 
-def _hundred() -> list[bytes]:
+def hundred() -> list[bytes]:
+    """A hundred contents, none of them anywhere else."""
     made = [_text(size_bytes) for size_bytes in TEXT_BYTES]
     made += [_image(side) for side in IMAGE_SIDES]
     random.shuffle(made)
