@@ -9,9 +9,15 @@ Python's own tells less. One that finds no memory for its first steps dies witho
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
+R = TypeVar("R")
+
+_BETWEEN_TRIES_S = 0.01
 _BEGINNING_S = 10.0
 """How long a new thread may take to begin, on a machine that does a hundred other things."""
 
@@ -23,6 +29,7 @@ class DaemonThread(threading.Thread):
         super().__init__(name=name, daemon=True)
         self._serve = serve
         self._turn = threading.Lock()  # taken by `run`, or by `start` that gives the thread up
+        self._take_turn = functools.partial(self._turn.acquire, blocking=False)
         self._started = _Beginning()
         self.serves = False
         """Whether it will do, does or has done its work."""
@@ -33,13 +40,25 @@ class DaemonThread(threading.Thread):
             self.serves = True
             super().start()
         except BaseException as error:
-            self.serves = not self._turn.acquire(blocking=False)
+            self.serves = not self._take_turn()
             if not self.serves or not isinstance(error, RuntimeError):  # else it came late
                 raise
 
     def run(self) -> None:
-        if self._turn.acquire(blocking=False):
+        if insisting(self._take_turn):
             self._serve()
+
+
+def insisting(call: Callable[[], R]) -> R:
+    """Do what somebody waits for, as soon as there is memory for it. Needs none for itself."""
+    while True:
+        try:
+            return call()
+        except MemoryError:
+            try:  # noqa: SIM105 - a context manager needs memory
+                time.sleep(_BETWEEN_TRIES_S)
+            except MemoryError:
+                pass
 
 
 def daemon_thread(serve: Callable[[], None], name: str) -> threading.Thread:

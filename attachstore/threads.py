@@ -9,19 +9,17 @@ thread has ended, so that no lock is released and no file closed under a live wr
 from __future__ import annotations
 
 import asyncio
-import atexit
 import contextlib
 import os
 import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future
-from queue import SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from attachstore.daemon import DaemonThread
+from attachstore.daemon import insisting
 from attachstore.errors import ResourceExhaustedError
+from attachstore.thread_pool import Pool, no_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -83,7 +81,7 @@ class Worker:
     """
 
     def __init__(self, name: str, threads_max: int = THREADS_MAX) -> None:
-        self._pool = _Pool(name, threads_max)
+        self._pool = Pool(name, threads_max)
         self._pid = os.getpid()
         self._closed = False
         weakref.finalize(self, self._pool.end).atexit = False  # see _join_all
@@ -181,9 +179,9 @@ class Worker:
         work = _Work[R](loop=loop)
         work.flag = flag
         try:
-            self._pool.put(lambda: _run(call, loop, work))
+            self._pool.put(_job(call, loop, work))
         except RuntimeError as error:  # "can't start new thread"
-            raise _no_threads(error) from None
+            raise no_threads(error) from None
         return work
 
 
@@ -214,20 +212,34 @@ async def _ended(work: _Work[R]) -> R:
         del work  # its error's traceback holds this frame
 
 
-def _run(call: Callable[[], R], loop: asyncio.AbstractEventLoop, work: _Work[R]) -> None:
-    """In a thread: do the job, hand its outcome to the loop."""
+def _job(
+    call: Callable[[], R], loop: asyncio.AbstractEventLoop, work: _Work[R]
+) -> Callable[[], None]:
+    """For a thread: do it, and hand its outcome to the loop."""
     result: list[R] = []
     failure: BaseException | None = None
-    try:
-        result.append(call())
-    except BaseException as error:  # noqa: BLE001 - raised where the caller waits
-        failure = error
-    with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+
+    def tell() -> None:
         loop.call_soon_threadsafe(_tell, work, result, failure)
-    del failure  # its traceback holds this frame
+
+    def run() -> None:
+        nonlocal failure
+        try:
+            result.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the caller waits
+            failure = error
+        try:  # noqa: SIM105 - a context manager needs memory
+            insisting(tell)
+        except RuntimeError:  # the loop was closed: nobody waits
+            pass
+        failure = None  # its traceback holds this frame
+
+    return run
 
 
 def _tell(work: _Work[R], result: list[R], failure: BaseException | None) -> None:
+    if work.done():  # told before: the loop had no memory for the rest of its waking up
+        return
     if failure is None:
         work.set_result(result[0])
     else:
@@ -242,110 +254,6 @@ def for_callers(failure: BaseException) -> BaseException:
     if isinstance(failure, StopIteration):  # which a future does not take
         return RuntimeError(f"a job raised {failure!r}")
     return failure
-
-
-class _Pool:
-    """Threads that take jobs from one queue: what ThreadPoolExecutor does, in half the time.
-
-    A durable append waits for this hand-over twice, there and back, and for little else. Threads
-    are daemons, so that a store that nobody closed does not keep the process from ending; but
-    the process waits for the jobs they have (`_join_all`).
-    """
-
-    def __init__(self, name: str, threads_max: int) -> None:
-        self._name = name
-        self._threads_max = threads_max
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        self._idle = 0  # threads without a job; once all have started nobody asks
-        self._ended = False
-        self._guard = threading.Lock()
-        self._pid = os.getpid()
-        _pools.add(self)
-
-    def put(self, job: Callable[[], None]) -> None:
-        """Raises RuntimeError if there is no thread and none can start; then nothing is done."""
-        with self._guard:
-            if self._idle:
-                self._idle -= 1
-            elif len(self._threads) < self._threads_max:
-                self._add_thread()
-            self._jobs.put(job)
-
-    def _add_thread(self) -> None:
-        thread = DaemonThread(self._serve, f"{self._name}_{len(self._threads)}")
-        try:
-            # Before it serves: Ctrl-C behind its start must not lose it.
-            self._threads.append(thread)
-            thread.start()
-        except BaseException as error:
-            if not thread.serves:
-                self._threads = [it for it in self._threads if it is not thread]
-            if not isinstance(error, RuntimeError) or not self._threads:
-                raise
-            # Those that are there do the job when they can: a store must be able to close. One
-            # may have waited long for this no, so that nobody asks again.
-            self._threads_max = len(self._threads)
-
-    def end(self) -> None:
-        """Let the threads end when they have done all jobs. Safe to repeat, and after a fork."""
-        if self._pid != os.getpid() or self._ended:
-            return
-        with self._guard:
-            for _ in self._threads:
-                self._jobs.put(None)
-            self._ended = True  # not before: an interrupted call is made again
-
-    def join(self) -> None:
-        if self._pid == os.getpid():
-            for thread in self._threads:
-                thread.join()
-
-    def _serve(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-            del job  # and all it holds, while this thread waits for the next
-            with self._guard:
-                self._idle += 1
-
-
-class ThreadPool(_Pool):
-    """A pool whose jobs have outcomes, for code that is in a thread itself."""
-
-    def submit(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Raises ResourceExhaustedError as `Worker` does."""
-        outcome = Future[R]()
-
-        def job() -> None:
-            try:
-                result = call(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001 - raised where the outcome is asked for
-                outcome.set_exception(error)
-            else:
-                outcome.set_result(result)
-
-        try:
-            self.put(job)
-        except RuntimeError as error:
-            raise _no_threads(error) from None
-        return outcome
-
-
-def _no_threads(error: RuntimeError) -> ResourceExhaustedError:
-    return ResourceExhaustedError(where="thread pool", resource="threads", reason=str(error))
-
-
-_pools: weakref.WeakSet[_Pool] = weakref.WeakSet()
-
-
-@atexit.register
-def _join_all() -> None:
-    """At the end of the process: work that has begun, or waits to, is done."""
-    pools = list(_pools)
-    for pool in pools:
-        pool.end()
-    for pool in pools:
-        pool.join()
 
 
 async def joined(work: asyncio.Future[R], on_cancel: Callable[[], None] | None = None) -> R:

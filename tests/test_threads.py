@@ -14,12 +14,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import MethodType
+from typing import Any
 
 import pytest
 
 from attachstore import daemon
 from attachstore.errors import ResourceExhaustedError
-from attachstore.threads import CancelFlag, Cancelled, ThreadPool, Worker
+from attachstore.threads import CancelFlag, Cancelled, Worker
 from tests.descriptors import open_descriptors
 from tests.objects.samples import attachment, make_store, names_in, spooled
 
@@ -29,6 +30,46 @@ def worker() -> Iterator[Worker]:
     worker = Worker("test", 4)
     yield worker
     worker.close()
+
+
+async def test_a_caller_is_told_as_soon_as_there_is_memory(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    told = loop.call_soon_threadsafe
+    failures = iter([MemoryError(), MemoryError()])
+
+    def starved(callback: Any, *arguments: Any) -> Any:
+        for failure in failures:
+            raise failure
+        return told(callback, *arguments)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", starved)
+
+    assert await worker.finish(lambda: 7) == 7
+
+
+async def test_a_caller_who_is_told_twice_hears_it_once(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop had taken it in, and then no memory to wake itself up."""
+    loop = asyncio.get_running_loop()
+    told = loop.call_soon_threadsafe
+    failures = iter([MemoryError()])
+
+    def starved(callback: Any, *arguments: Any) -> Any:
+        handle = told(callback, *arguments)
+        for failure in failures:
+            raise failure
+        return handle
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", starved)
+    troubles: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: troubles.append(context))
+
+    assert await worker.finish(lambda: 7) == 7
+    await worker.finish(lambda: None)
+    assert troubles == []
 
 
 class Gate:
@@ -514,27 +555,3 @@ async def test_a_cancelled_commit_is_done_or_not_and_leaves_nothing(
     assert len(there) >= finished
     assert all(store.verify(digest).error is None for digest in there)
     assert open_descriptors() <= before
-
-
-class TestAPoolForCodeThatIsInAThreadItself:
-    def test_each_job_has_its_outcome(self) -> None:
-        pool = ThreadPool("p", 2)
-
-        names = [pool.submit(str, number) for number in range(20)]
-        failed = pool.submit(int, "no number")
-        pool.end()
-        pool.join()
-
-        assert [outcome.result() for outcome in names] == [str(number) for number in range(20)]
-        with pytest.raises(ValueError, match="no number"):
-            failed.result()
-
-    def test_no_thread_at_all_is_a_typed_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def never(_bootstrap: object, _arguments: object) -> None:
-            """As a thread that finds no memory for its first steps."""
-
-        monkeypatch.setattr(threading, "_start_new_thread", never)
-        monkeypatch.setattr(daemon, "_BEGINNING_S", 0.01)
-
-        with pytest.raises(ResourceExhaustedError):
-            ThreadPool("p", 2).submit(int)

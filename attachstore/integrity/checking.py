@@ -12,9 +12,9 @@ objects there are, nor on their sizes.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,7 +29,8 @@ from attachstore.integrity.table import Claim
 from attachstore.objects.backend import ObjectBackend, StoredObject
 from attachstore.objects.reading import file_of
 from attachstore.objects.verification import read_block
-from attachstore.threads import CancelFlag, ThreadPool
+from attachstore.thread_pool import ThreadPool
+from attachstore.threads import CancelFlag
 
 BATCH_OBJECTS_MAX = 64
 BATCH_BYTES_MAX = 4 << 20
@@ -223,16 +224,16 @@ class CheckPool:
         Tasks are taken from the iterable as they are needed. Raises what `waiting` raises,
         after all threads have ended; closing the iterator ends them too.
         """
-        batches = _batches(tasks)
-        pending = set[Future[Batch]]()
-        pool = ThreadPool("attachstore-scan", self._workers)
+        pending = 0
+        pool = ThreadPool[Batch]("attachstore-scan", self._workers)
         try:
-            for number, batch in enumerate(batches):
-                pending.add(pool.submit(self._check_batch, number, batch))
-                while len(pending) >= 2 * self._workers:
-                    yield from self._finished(pending)
+            for number, batch in enumerate(_batches(tasks)):
+                pool.submit(functools.partial(self._check_batch, number, batch))
+                pending += 1
+                while pending >= 2 * self._workers:
+                    pending -= yield from self._finished(pool)
             while pending:
-                yield from self._finished(pending)
+                pending -= yield from self._finished(pool)
         finally:
             try:
                 self._stop.set()
@@ -241,13 +242,14 @@ class CheckPool:
                 pool.end()
                 pool.join()
 
-    def _finished(self, pending: set[Future[Batch]]) -> Iterator[Batch]:
-        """Wait until something is done, or for a moment; take what is done out of `pending`."""
-        done, _ = wait(pending, timeout=_POLL_S, return_when=FIRST_COMPLETED)
-        pending -= done
+    def _finished(self, pool: ThreadPool[Batch]) -> Generator[Batch, None, int]:
+        """Wait for a batch, or for a moment; the batch, and how many that were."""
+        done = pool.outcome(_POLL_S)
         self._waiting(self.bytes_done)
-        for future in done:
-            yield future.result()
+        if done is None:
+            return 0
+        yield done
+        return 1
 
     def _check_batch(self, number: int, batch: list[Task]) -> Batch:
         self._stop.check()

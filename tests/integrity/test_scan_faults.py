@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from attachstore.disk import Disk
+from attachstore.errors import ResourceExhaustedError
 from attachstore.integrity import Kind
 from tests.faults import READS, FailingDisk, failing_disks
 from tests.integrity.workshop import bare, look_at, png
@@ -78,3 +80,19 @@ def test_damage_is_still_found_on_a_disk_that_failed_elsewhere(root: Path) -> No
             assert all(finding.uses for finding in report.findings if finding.digest)
         assert kinds.count(Kind.OBJECT_CORRUPT) == 1 or Kind.OBJECT_UNREADABLE in kinds
     assert unreadable > 0
+
+
+def test_a_scan_whose_thread_dies_ends(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python lets one die that finds no memory at the wrong moment; its batch never ends."""
+
+    def unseen(_: object) -> None:
+        """Else pytest warns of it."""
+
+    def dies(_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("threading.excepthook", unseen)
+    monkeypatch.setattr("attachstore.thread_pool.insisting", dies)
+
+    with pytest.raises(ResourceExhaustedError, match="a thread died"):
+        look_at(root, Disk()).scan(workers=1)

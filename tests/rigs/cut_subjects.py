@@ -10,7 +10,7 @@ from unittest import mock
 
 from attachstore import Store
 from attachstore.errors import AttachstoreError
-from attachstore.threads import _Pool
+from attachstore.thread_pool import Pool
 from tests.rigs import oracle
 from tests.rigs.journal import Record
 from tests.rigs.stored import log_of
@@ -100,11 +100,11 @@ def judge(disk: Path, records: Sequence[Record]) -> list[str]:
     Where nothing was promised yet, a creation that was cut short must not be in the way of the
     next one. What a second process was shown (second_process.py) must still be there.
     """
-    with mock.patch.object(_Pool, "put", _run_now):
+    with mock.patch.object(Pool, "put", _run_now):
         return _judged(disk / "store", records)
 
 
-def _run_now(_: _Pool, job: Callable[[], None]) -> None:
+def _run_now(_: Pool, job: Callable[[], None]) -> None:
     """In place of the store's threads: states are many, and nothing else is to happen meanwhile."""
     job()
 

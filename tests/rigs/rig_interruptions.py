@@ -56,6 +56,7 @@ class Point:
 class Outcome:
     violations: list[str]
     left: int = 0
+    crashed: bool = False
     reached: bool = True
 
 
@@ -75,7 +76,8 @@ class Interpreter:
         )
         if reply is None:
             return Outcome([], reached=False)
-        return Outcome([f"{job}: {violation}" for violation in reply["violations"]], reply["left"])
+        violations = [f"{job}: {violation}" for violation in reply["violations"]]
+        return Outcome(violations, reply["left"], reply["crashed"])
 
 
 def points_of(interpreter: Interpreter, kind: str, workloads: Iterable[str]) -> list[Point]:
@@ -138,6 +140,8 @@ def run(scale: Scale, workloads: Sequence[str] = tuple(WORKLOADS)) -> Figures:
     if missed > MISSED_SHARE_MAX * len(chosen):
         violations.append(f"{missed} of {len(chosen)} points were not reached")
     notes.append(f"after {left} of them a descriptor stayed open until the process ended")
+    if crashes := sum(outcome.crashed for outcome in outcomes):
+        notes.append(f"in {crashes} of them the interpreter crashed for want of memory")
     return Figures(
         rig=8,
         name=NAME,

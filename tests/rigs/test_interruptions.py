@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.rigs.figures import Scale
+from tests.rigs.forks import Server
 from tests.rigs.interpreter.allocations import CountingAllocations, Starving, failing_allocations
 from tests.rigs.interpreter.awaits import Driven, How
 from tests.rigs.interpreter.bytecodes import open_places
@@ -30,6 +31,34 @@ def test_no_interrupt_starvation_or_cancellation_breaks_a_promise() -> None:
     assert figures.violations == []
     assert figures.counted >= 400
     assert figures.details.keys() == {"interrupt", "allocation", "cancel"}
+
+
+MISSED: dict[str, Any] = {"landed": False, "violations": []}
+LANDED: dict[str, Any] = {"landed": True, "violations": []}
+HUNG: dict[str, Any] = {"landed": False, "violations": ["the process ended with 1"]}
+
+
+@pytest.mark.parametrize(
+    ("replies", "answer"),
+    [
+        ([MISSED, LANDED], LANDED),
+        ([MISSED, HUNG, LANDED], HUNG),
+        ([MISSED, MISSED, MISSED], None),
+    ],
+    ids=["lands later", "hangs", "never lands"],
+)
+def test_a_run_that_goes_wrong_is_not_tried_again(
+    replies: list[dict[str, Any]], answer: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not have got so far as to say that the disturbance landed."""
+    said = iter(replies)
+
+    def ask(_: Server, **_request: object) -> dict[str, Any]:
+        return next(said)
+
+    monkeypatch.setattr(Server, "ask", ask)
+
+    assert Server.until_landed(object.__new__(Server), 3) == answer
 
 
 def held_for_a_moment(lock: threading.Lock, value: int) -> tuple[int, bool] | None:
