@@ -14,6 +14,10 @@ from attachstore.errors import ResourceExhaustedError
 from attachstore.thread_pool import ThreadPool
 from tests.waiting import wait_until
 
+START_OF_A_THREAD = next(  # named so until Python 3.12, and since
+    name for name in ("_start_new_thread", "_start_joinable_thread") if hasattr(threading, name)
+)
+
 
 class Starved:
     """A queue that has no memory for the first things that are put into it."""
@@ -83,10 +87,10 @@ class TestAPoolForCodeThatIsInAThreadItself:
         pool.join()
 
     def test_no_thread_at_all_is_a_typed_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def never(_bootstrap: object, _arguments: object) -> None:
+        def never(_bootstrap: object, *_: object, **_options: object) -> None:
             """As a thread that finds no memory for its first steps."""
 
-        monkeypatch.setattr(threading, "_start_new_thread", never)
+        monkeypatch.setattr(threading, START_OF_A_THREAD, never)
         monkeypatch.setattr(daemon, "_BEGINNING_S", 0.01)
 
         with pytest.raises(ResourceExhaustedError):

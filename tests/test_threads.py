@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import gc
 import multiprocessing
@@ -23,6 +22,7 @@ from attachstore.errors import ResourceExhaustedError
 from attachstore.threads import CancelFlag, Cancelled, Worker
 from tests.descriptors import open_descriptors
 from tests.objects.samples import attachment, make_store, names_in, spooled
+from tests.test_thread_pool import START_OF_A_THREAD
 
 
 @pytest.fixture
@@ -449,21 +449,23 @@ except KeyboardInterrupt:
         self, worker: Worker, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """One that finds no memory for its first steps never says that it lives."""
-        begun: list[MethodType] = []
+        begin: Any = getattr(threading, START_OF_A_THREAD)
+        asked: list[tuple[MethodType, tuple[Any, ...], dict[str, Any]]] = []
 
-        def never(bootstrap: MethodType, _arguments: tuple[()]) -> None:
-            begun.append(bootstrap)
+        def never(bootstrap: MethodType, *arguments: Any, **options: Any) -> None:
+            asked.append((bootstrap, arguments, options))
 
         done: list[str] = []
         with monkeypatch.context() as patched:
-            patched.setattr(threading, "_start_new_thread", never)
+            patched.setattr(threading, START_OF_A_THREAD, never)
             patched.setattr(daemon, "_BEGINNING_S", 0.01)
             with pytest.raises(ResourceExhaustedError):
                 await worker.finish(done.append, "refused")
 
         # A machine may also be that slow.
-        _thread.start_new_thread(begun[0], ())
-        thread = begun[0].__self__
+        bootstrap, arguments, options = asked[0]
+        begin(bootstrap, *arguments, **options)
+        thread = bootstrap.__self__
         assert isinstance(thread, threading.Thread)
         while thread.ident is None:
             time.sleep(0.001)
