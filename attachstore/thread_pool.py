@@ -137,8 +137,11 @@ class ThreadPool(Pool, Generic[R]):
                     where="thread pool", resource="memory", reason="a thread died at its work"
                 ) from None
             return None
-        if failure is not None:
-            raise failure
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure  # its traceback holds this frame
         return result
 
 
