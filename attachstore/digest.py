@@ -45,11 +45,9 @@ class Digest:
     @classmethod
     def of(cls, data: bytes | bytearray | memoryview) -> Self:
         """The digest of `data`."""
-        if len(data) < SHARED_FROM_BYTES:
-            return cls(blake3(data).hexdigest())
         hasher = Hasher(len(data))
         hasher.update(data)
-        return cls(hasher.digest().hex)
+        return cls(hasher.hex_digits())
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -68,9 +66,23 @@ class Digest:
         return f"{ALGORITHM}:{self.hex}"
 
 
-def out_of_memory(error: BaseException) -> bool:
+def _is_panic(kind: type[BaseException] | None) -> bool:
     """Whether this is how the wheel, which is made of Rust, tells that there is no memory."""
-    return type(error).__name__ == "PanicException"
+    return kind is not None and kind.__name__ == "PanicException"
+
+
+class _Panics:
+    """Turns that, which is no Exception and which no caller would catch, into MemoryError."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if _is_panic(kind):
+            raise MemoryError("no memory for a hash") from None
+
+
+_PANICS = _Panics()
 
 
 class Hasher:
@@ -80,18 +92,19 @@ class Hasher:
 
     def __init__(self, size_bytes: int = 0) -> None:
         """`size_bytes`: how many come, in few large blocks. Many are hashed by several threads."""
-        self._state = _shared_state() if size_bytes >= SHARED_FROM_BYTES else blake3()
+        with _PANICS:
+            self._state = _shared_state() if size_bytes >= SHARED_FROM_BYTES else blake3()
 
     def update(self, block: bytes | bytearray | memoryview) -> None:
-        try:
+        with _PANICS:
             self._state.update(block)
-        except BaseException as error:
-            if out_of_memory(error):
-                raise MemoryError from error
-            raise
 
     def digest(self) -> Digest:
-        return Digest(self._state.hexdigest())
+        return Digest(self.hex_digits())
+
+    def hex_digits(self) -> str:
+        with _PANICS:
+            return self._state.hexdigest()
 
 
 def _shared_state() -> blake3:
@@ -105,7 +118,7 @@ def _shared_state() -> blake3:
         try:
             return blake3(max_threads=threads)
         except BaseException as error:
-            if not out_of_memory(error):
+            if not _is_panic(type(error)):
                 raise
     return blake3()
 
@@ -116,9 +129,14 @@ def checksum(*parts: bytes | memoryview) -> bytes:
     Against accidents, not attackers: 16 bytes keep log lines short.
     """
     whole = parts[0] if len(parts) == 1 else b"".join(parts)  # a copy is less than a call
-    return blake3(whole).digest(CHECKSUM_BYTES)
+    with _PANICS:
+        return blake3(whole).digest(CHECKSUM_BYTES)
 
 
 def chained(before: bytes, body: bytes) -> bytes:
     """`checksum` of the two, for every event that is written or read."""
-    return blake3(before + body).digest(CHECKSUM_BYTES)
+    try:  # unlike `with`, this costs nothing
+        return blake3(before + body).digest(CHECKSUM_BYTES)
+    except BaseException:
+        with _PANICS:
+            raise

@@ -21,7 +21,6 @@ from attachstore.errors import ResourceExhaustedError
 R = TypeVar("R")
 
 
-
 class Pool:
     """Threads that take jobs from one queue: what ThreadPoolExecutor does, in half the time.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attachstore.digest import SHARED_FROM_BYTES, Digest, Hasher, checksum
+from attachstore.digest import SHARED_FROM_BYTES, Digest, Hasher, chained, checksum
 from attachstore.errors import InvalidReferenceError
 from tests.waiting import wait_until
 
@@ -132,18 +133,52 @@ def test_a_checksum_is_the_front_of_the_hash_of_its_parts() -> None:
     assert checksum(b"a", b"bc") == blake3(b"abc").digest()[:16]
 
 
-def test_a_panic_of_the_library_is_a_memory_error() -> None:
+class PanicException(BaseException):
+    """As the library's own, which no `except Exception` catches."""
+
+
+class Starved:
+    """A hash that finds no memory for what it is asked."""
+
+    def __init__(self, *_: bytes) -> None:
+        return
+
+    def update(self, _: bytes) -> None:
+        raise PanicException
+
+    def hexdigest(self) -> str:
+        raise PanicException
+
+    def digest(self, _: int) -> bytes:
+        raise PanicException
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: Digest.of(b"x"),
+        lambda: Hasher().update(b"x"),
+        lambda: Hasher().digest(),
+        lambda: checksum(b"x"),
+        lambda: chained(b"x", b"y"),
+    ],
+    ids=["of", "update", "digest", "checksum", "chained"],
+)
+def test_a_panic_of_the_library_is_a_memory_error(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is a BaseException of Rust's, which no caller would catch."""
-
-    class PanicException(BaseException):
-        pass
-
-    class Starved:
-        def update(self, _: bytes) -> None:
-            raise PanicException
-
-    hasher = Hasher()
-    hasher._state = Starved()  # pyright: ignore[reportAttributeAccessIssue] - stands in for it
+    monkeypatch.setattr("attachstore.digest.blake3", Starved)
 
     with pytest.raises(MemoryError):
-        hasher.update(b"x")
+        ask()
+
+
+def test_another_error_is_no_panic(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: bytes) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("attachstore.digest.blake3", interrupted)
+
+    with pytest.raises(KeyboardInterrupt):
+        chained(b"x", b"y")

@@ -72,24 +72,25 @@ def _unpack(read: Read, offset_bytes: int, size_bytes: int) -> tuple[bytes, list
     if len(head) <= len(MAGIC) or not head.startswith(MAGIC):
         return b"", marks
     zstd = zstd_frames.library()
-    unpacker = zstd.ZstdDecompressor()
     pieces: list[bytes] = []
     position = offset_bytes + zstd_frames.header_bytes(head)
     held_bytes = 0
     try:
-        unpacker.decompress(head[: position - offset_bytes])
-        marks.append((0, position))
-        for end, is_last in zstd_frames.blocks(read, position, size_bytes):
-            pieces.append(unpacker.decompress(read(position, end - position)))
-            held_bytes += len(pieces[-1])
-            position = end
-            if held_bytes > record.LINE_BYTES_MAX:  # more than any frame of ours
-                break
-            if is_last and not unpacker.eof:
-                unpacker.decompress(read(position, CHECKSUM_BYTES))
-                position += CHECKSUM_BYTES
-            if not is_last or unpacker.eof:
-                marks.append((held_bytes, position))
+        with zstd_frames.memory_errors():
+            unpacker = zstd.ZstdDecompressor()
+            unpacker.decompress(head[: position - offset_bytes])
+            marks.append((0, position))
+            for end, is_last in zstd_frames.blocks(read, position, size_bytes):
+                pieces.append(unpacker.decompress(read(position, end - position)))
+                held_bytes += len(pieces[-1])
+                position = end
+                if held_bytes > record.LINE_BYTES_MAX:  # more than any frame of ours
+                    break
+                if is_last and not unpacker.eof:
+                    unpacker.decompress(read(position, CHECKSUM_BYTES))
+                    position += CHECKSUM_BYTES
+                if not is_last or unpacker.eof:
+                    marks.append((held_bytes, position))
     except (zstd.ZstdError, EOFError):
         pass
     return b"".join(pieces), marks

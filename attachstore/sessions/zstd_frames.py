@@ -14,9 +14,11 @@ the file (loose_end.py).
 
 from __future__ import annotations
 
+import contextlib
+import re
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -36,6 +38,8 @@ _BLOCK_HEADER_BYTES = 3
 _RLE, _RESERVED = 1, 3  # block types
 _LOOK_BYTES = 4 << 10  # read at once: many headers of small blocks, or one of a big one
 _WINDOW_LOG = 20  # a frame is not longer; by default each writer would take twice the memory
+
+_STARVED = re.compile("allocat|not enough memory|to create ZSTD", re.IGNORECASE)
 
 Read = Callable[[int, int], bytes]
 """Bytes of the file: offset and size in, up to that many out."""
@@ -73,6 +77,20 @@ def library() -> ModuleType:
     return zstd
 
 
+@contextlib.contextmanager
+def memory_errors() -> Generator[None]:
+    """Turn the library's errors that tell of no memory into MemoryError.
+
+    It has one class for all: taken for damage, they would accuse good bytes, or cut them off.
+    """
+    try:
+        yield
+    except library().ZstdError as error:
+        if _STARVED.search(str(error)):
+            raise MemoryError(str(error)) from error
+        raise
+
+
 def compress(content: Iterable[bytes]) -> Iterator[bytes]:
     """Packed frames that hold `content`, cut at line ends. Raises MissingDependencyError."""
     zstd = library()
@@ -85,10 +103,14 @@ def compress(content: Iterable[bytes]) -> Iterator[bytes]:
         held += block
         end = held.rfind(b"\n") + 1
         if end >= CONTENT_BYTES:
-            yield zstd.compress(bytes(held[:end]), options=options)
+            with memory_errors():
+                frame = zstd.compress(bytes(held[:end]), options=options)
+            yield frame
             del held[:end]
     if held:
-        yield zstd.compress(bytes(held), options=options)
+        with memory_errors():
+            frame = zstd.compress(bytes(held), options=options)
+        yield frame
 
 
 class FrameWriter:
@@ -100,20 +122,23 @@ class FrameWriter:
             zstd.CompressionParameter.checksum_flag: 1,
             zstd.CompressionParameter.window_log: _WINDOW_LOG,
         }
-        self._compressor = zstd.ZstdCompressor(options=options)
+        with memory_errors():
+            self._compressor = zstd.ZstdCompressor(options=options)
         self.content_bytes = 0
         self._frame_bytes = 0
 
     def add(self, content: bytes) -> bytes:
         """What to write for `content`: with it in the file, all of `content` can be unpacked."""
-        written: bytes = self._compressor.compress(content, self._compressor.FLUSH_BLOCK)
+        with memory_errors():
+            written: bytes = self._compressor.compress(content, self._compressor.FLUSH_BLOCK)
         self.content_bytes += len(content)
         self._frame_bytes += len(written)
         return written
 
     def end(self) -> bytes:
         """The frame's end and trailer; nothing is added after it."""
-        ending: bytes = self._compressor.flush(self._compressor.FLUSH_FRAME)
+        with memory_errors():
+            ending: bytes = self._compressor.flush(self._compressor.FLUSH_FRAME)
         size_bytes = self._frame_bytes + len(ending)
         rest_bytes = TRAILER.size - 8
         return ending + TRAILER.pack(_TRAILER_MAGIC, rest_bytes, self.content_bytes, size_bytes)
@@ -122,9 +147,10 @@ class FrameWriter:
 def decompress(stored: bytes, content_bytes: int) -> bytes | None:
     """What a frame holds that says `content_bytes`; None if it is damaged or holds another sum."""
     zstd = library()
-    unpacker = zstd.ZstdDecompressor()
     try:
-        content: bytes = unpacker.decompress(stored, content_bytes + 1)
+        with memory_errors():
+            unpacker = zstd.ZstdDecompressor()
+            content: bytes = unpacker.decompress(stored, content_bytes + 1)
     except zstd.ZstdError:
         return None
     return content if unpacker.eof and len(content) == content_bytes else None
