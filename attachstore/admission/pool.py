@@ -19,7 +19,6 @@ import functools
 import logging
 import os
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +36,7 @@ from attachstore.admission.payload import payload
 from attachstore.admission.policy import AdmissionPolicy
 from attachstore.admission.process import CannotStartError, Died, WorkerProcess
 from attachstore.attachment import Content
+from attachstore.condition import Condition
 from attachstore.cores import usable_cores
 from attachstore.errors import (
     AttachstoreError,
@@ -131,7 +131,7 @@ class ProcessPool(_Questions):
         self._memory_bytes_max = memory_bytes_max
         self._cpu_s_max = cpu_s_max
         self._wall_s_max = wall_s_max
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._idle: list[WorkerProcess] = []
         self._workers: set[WorkerProcess] = set()
         self._count = 0

@@ -29,7 +29,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from attachstore.daemon import daemon_thread
+from attachstore.condition import Condition
+from attachstore.daemon import daemon_thread, insisting
 from attachstore.digest import Digest
 from attachstore.disk import Disk, ensure_directory, storage_errors
 from attachstore.errors import AttachstoreError, StorePoisonedError
@@ -88,7 +89,8 @@ class Intake:
         self._promise = promise
         self._settle = settle
         self._policy = policy
-        self._changed = threading.Condition()
+        self._changed = Condition()
+        self._say_the_end = self._end  # asked for now: later there may be no memory
         self._draining = threading.Lock()
         self._active: _Filling | None = None
         self._full: _Filling | None = None
@@ -308,9 +310,7 @@ class Intake:
         Raises AttachstoreError if that failed: the objects lie in the intake's file, durably,
         and whoever opens the store next gives them theirs.
         """
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        insisting(self._say_the_end)
         if self._thread is not None:
             self._thread.join()
         try:
@@ -319,6 +319,11 @@ class Intake:
             self._let_go(remove=False)
             raise
         self._let_go(remove=True)
+
+    def _end(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     def _let_go(self, *, remove: bool) -> None:
         with self._changed:
