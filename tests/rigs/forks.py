@@ -121,12 +121,12 @@ class Server:
     def until_landed(self, tries: int, **request: Any) -> dict[str, Any] | None:
         """The answer to the first run in which the disturbance landed; None if none did.
 
-        Which way a workload takes depends on threads and clocks a little. A run that hangs cannot
-        say that it landed: what is wrong with it counts all the same.
+        Which way a workload takes depends on threads and clocks a little. A run that is said to
+        have `failed` counts whether it landed or not: one that hangs cannot say so itself.
         """
         for _ in range(tries):
             reply = self.ask(**request)
-            if reply["landed"] or reply["violations"]:
+            if reply["landed"] or reply.get("failed"):
                 return reply
         return None
 

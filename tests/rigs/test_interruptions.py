@@ -35,17 +35,19 @@ def test_no_interrupt_starvation_or_cancellation_breaks_a_promise() -> None:
 
 MISSED: dict[str, Any] = {"landed": False, "violations": []}
 LANDED: dict[str, Any] = {"landed": True, "violations": []}
-HUNG: dict[str, Any] = {"landed": False, "violations": ["the process ended with 1"]}
+WRONG_END: dict[str, Any] = {"landed": False, "violations": ["it ended with 0, not -9"]}
+HUNG: dict[str, Any] = {"landed": False, "failed": True, "violations": ["it ended with 1"]}
 
 
 @pytest.mark.parametrize(
     ("replies", "answer"),
     [
         ([MISSED, LANDED], LANDED),
+        ([WRONG_END, LANDED], LANDED),
         ([MISSED, HUNG, LANDED], HUNG),
         ([MISSED, MISSED, MISSED], None),
     ],
-    ids=["lands later", "hangs", "never lands"],
+    ids=["lands later", "is not killed", "hangs", "never lands"],
 )
 def test_a_run_that_goes_wrong_is_not_tried_again(
     replies: list[dict[str, Any]], answer: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch

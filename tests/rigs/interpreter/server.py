@@ -7,7 +7,7 @@
     {"workload": ..., "kind": "allocation", "job": ..., "nth": ..., "keep_going": ...}
     {"workload": ..., "kind": "cancel", "nth": ..., "how": ..., "keep_going": ...}
         -> {"landed": whether it happened, "left": descriptors it left open, "crashed": whether the
-            interpreter itself did, "violations": [...]}
+            interpreter itself did, "failed": whether it hung or raised, "violations": [...]}
 
 An interrupt or a failed allocation between two bytecodes may keep a descriptor from being closed,
 and no program in Python can help it; the end of the process does. These are counted, as is a thread
@@ -126,6 +126,7 @@ def _disturbed(forks: Forks, request: Request) -> Request:
         "landed": crashed or content_of(report) == b"landed",
         "left": len(content_of(open_still)),
         "crashed": crashed,
+        "failed": bool(wrong),
         "violations": wrong + forks.judged(name, journal),
     }
 
