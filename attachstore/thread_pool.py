@@ -2,7 +2,8 @@
 
 A job that has begun must come to an end that somebody hears of, also while there is no memory: who
 waits for it waits without a limit. So what tells the outcome is tried again (`insisting`), and a
-thread that has died all the same is noticed (`Pool.has_lost_a_thread`).
+thread that has died all the same is noticed (`Pool.has_lost_a_thread`). A Future of
+concurrent.futures will not do: one that finds no memory as it is settled keeps its lock for ever.
 """
 
 from __future__ import annotations
@@ -100,7 +101,6 @@ class ThreadPool(Pool, Generic[R]):
 
     def submit(self, call: Callable[[], R]) -> None:
         """Raises ResourceExhaustedError as `Worker` does."""
-
         result: R | None = None
         failure: BaseException | None = None
 
@@ -122,7 +122,9 @@ class ThreadPool(Pool, Generic[R]):
             raise no_threads(error) from None
 
     def outcome(self, timeout_s: float) -> R | None:
-        """What a job returned, each once, in any order; None if none ends within the time.
+        """What a job returned, which is never None; None if no job ends within the time.
+
+        Each outcome comes once, in any order.
 
         Raises what the job raised; ResourceExhaustedError if a thread has died, since its job may
         never end.
