@@ -106,7 +106,7 @@ class Inventory:
     def _plain_objects(self, shard: Path, names: list[str]) -> list[Entry] | None:
         """The entries, if every one is an object's plain file; None: each needs a look of its own.
 
-        The usual case, in a fifth of the time: nothing but a status is asked for each.
+        The usual case: of each name nothing but its status is asked, and no path is made.
         """
         if not all(_HEX_64.fullmatch(name) and name[:2] == shard.name for name in names):
             return None

@@ -201,7 +201,7 @@ def decode_lines(
 
     None for all that needs a closer look, which `decode_record` and `chain_of` take. Encoding
     them anew shows that they are compact and have no key twice: msgspec does that in less time
-    than Python needs to look at one key. Many lines at once cost half of what they cost singly.
+    than Python needs to look at one key, and for many lines in less than for each by itself.
     """
     split = lines.split(b"\n")
     split.pop()
@@ -223,7 +223,7 @@ def decode_lines(
             event = _event(record, number + at, offset_bytes, verified=True, plain=simple)
             offset_bytes += len(line) + 1
             found.append((event, chain, offset_bytes))
-    except (ValueError, RecursionError, BadDataError):
+    except (ValueError, RecursionError):  # a BadDataError is a ValueError
         return None
     return found
 
