@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,11 +50,11 @@ class Readback:
     def steps(self, *, lenient: bool = False) -> AsyncGenerator[Step]:
         """As `Store.replay`."""
 
-        def start(cancel: CancelFlag) -> Iterator[Step]:
+        def start(cancel: CancelFlag) -> Iterator[list[Step]]:
             found = self._replay("resync" if lenient else "raise", cancel)
             return found if lenient else strict(found)
 
-        return self._worker.iterate(start)
+        return self._worker.iterate_runs(start)
 
     async def export(self, directory: Path) -> ExportReport:
         """As `Store.export`."""
@@ -61,7 +62,7 @@ class Readback:
         def run(cancel: CancelFlag) -> ExportReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)
             check_at(view, self._at)
-            steps = self._replay("raise", cancel)
+            steps = chain.from_iterable(self._replay("raise", cancel))
             return export(steps, directory, view, self._objects, at=self._at, cancel=cancel)
 
         return await self._worker.run(run)
@@ -73,12 +74,12 @@ class Readback:
         def run(cancel: CancelFlag) -> PageReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)
             check_at(view, self._at)
-            steps = self._replay("resync", cancel)
+            steps = chain.from_iterable(self._replay("resync", cancel))
             return write_page(steps, path, view, self._objects, at=self._at, cancel=cancel)
 
         return await self._worker.run(run)
 
-    def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Iterator[Step]:
+    def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Iterator[list[Step]]:
         return replay(
             self._logs,
             self._objects,

@@ -23,6 +23,7 @@ from attachstore.thread_pool import Pool, no_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 THREADS_MAX = 16
 """More threads than that gain nothing: a journaled file system groups their syncs at 16 to 32."""
@@ -131,16 +132,27 @@ class Worker:
     def closed(self) -> bool:
         return self._closed
 
-    async def iterate(self, start: Callable[[CancelFlag], Iterator[R]]) -> AsyncGenerator[R]:
+    def iterate(self, start: Callable[[CancelFlag], Iterator[R]]) -> AsyncGenerator[R]:
         """Yield what the iterator that `start` makes yields, a batch of items per thread hop.
 
         The iterator is closed in a thread, also when the caller stops early.
         """
+        return self._iterate(start, _pull)
+
+    def iterate_runs(self, start: Callable[[CancelFlag], Iterator[list[R]]]) -> AsyncGenerator[R]:
+        """As `iterate`, for an iterator that yields some items at a time: in less time for each."""
+        return self._iterate(start, _pull_runs)
+
+    async def _iterate(
+        self,
+        start: Callable[[CancelFlag], Iterator[T]],
+        pull: Callable[[Iterator[T]], tuple[list[R], Exception | None]],
+    ) -> AsyncGenerator[R]:
         flag = CancelFlag()
         iterator = await self.finish(start, flag)
         try:
             while True:
-                batch, ended = await _ended(self._submit(lambda: _pull(iterator), flag))
+                batch, ended = await _ended(self._submit(lambda: pull(iterator), flag))
                 for item in batch:
                     yield item
                 if isinstance(ended, StopIteration):
@@ -290,6 +302,19 @@ def _pull(iterator: Iterator[R]) -> tuple[list[R], Exception | None]:
         for item in iterator:
             batch.append(item)
             if len(batch) == _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
+                return batch, None
+    except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
+        return batch, ended
+    return batch, StopIteration()
+
+
+def _pull_runs(iterator: Iterator[list[R]]) -> tuple[list[R], Exception | None]:
+    batch: list[R] = []
+    deadline_s = time.monotonic() + _BATCH_S_MAX
+    try:
+        for run in iterator:
+            batch += run
+            if len(batch) >= _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
                 return batch, None
     except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
         return batch, ended

@@ -61,8 +61,8 @@ class Resolved:
     error: AttachstoreError | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """An event and what became of its references. A Struct for the same reason as Event is one."""
+class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """An event and what became of its references. A Struct for the same reasons as Event is one."""
 
     event: Event
     attachments: tuple[Resolved, ...]
@@ -82,8 +82,10 @@ def replay(
     damaged: Damaged = "raise",
     cancel: CancelFlag | None = None,
     resolver: Resolver | None = None,
-) -> Iterator[Step]:
+) -> Iterator[list[Step]]:
     """Read the session back up to event `at`, or all of it, resolving every reference.
+
+    Yields some steps at a time, never none. One with attachments is the last of those.
 
     With the `resolver` of another replay what that one verified is not verified again.
 
@@ -99,7 +101,7 @@ def replay(
     if at is not None and at < 0:
         message = f"at must be 0 or more: {at}"
         raise ValueError(message)
-    events = logs.events(session_id, damaged=damaged, cancel=cancel)
+    events = logs.runs(session_id, damaged=damaged, cancel=cancel)
     steps = _steps(events, resolver or Resolver(objects), at, cancel)
     return steps if at is None else _up_to(at, steps, logs, session_id, cancel)
 
@@ -115,12 +117,13 @@ def check_at(view: SessionView, at: int | None) -> None:
         )
 
 
-def strict(steps: Iterable[Step]) -> Iterator[Step]:
+def strict(runs: Iterable[list[Step]]) -> Iterator[list[Step]]:
     """The same steps; after the first with an attachment that is not `ok`, its error is raised."""
-    for step in steps:
-        yield step
-        if step.attachments and step.error is not None:
-            raise step.error
+    for run in runs:
+        yield run
+        error = run[-1].error
+        if error is not None:
+            raise error
 
 
 def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreError | None:
@@ -140,29 +143,38 @@ def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreEr
 
 
 def _steps(
-    events: Iterator[Event], resolver: Resolver, at: int | None, cancel: CancelFlag | None
-) -> Iterator[Step]:
+    runs: Iterator[list[Event]], resolver: Resolver, at: int | None, cancel: CancelFlag | None
+) -> Iterator[list[Step]]:
     if at == 0:
         return
-    for event in events:
-        if at is None or event.seq <= at:
-            yield resolver.step(event, cancel)
-        if at is not None and event.seq >= at and event.verified:
-            return  # before the next line is read: it may be the damaged one
+    for run in runs:
+        steps: list[Step] = []
+        for event in run:
+            if at is None or event.seq <= at:
+                steps.append(resolver.step(event, cancel))
+                if event.has_references:  # seen before the next ones' attachments are read
+                    yield steps
+                    steps = []
+            if at is not None and event.seq >= at and event.verified:
+                if steps:
+                    yield steps
+                return  # before the next line is read: it may be the damaged one
+        if steps:
+            yield steps
 
 
 def _up_to(
     at: int,
-    steps: Iterator[Step],
+    runs: Iterator[list[Step]],
     logs: SessionLogs,
     session_id: str,
     cancel: CancelFlag | None,
-) -> Iterator[Step]:
+) -> Iterator[list[Step]]:
     """The same steps; a log that ends too early is no shorter session, but a wrong `at`."""
     last_seq = 0
-    for step in steps:
-        last_seq = max(last_seq, step.event.seq)
-        yield step
+    for run in runs:
+        last_seq = max(last_seq, run[-1].event.seq)
+        yield run
     if last_seq < at:  # rare, so the log may be read once more to see whether it is damaged
         check_at(logs.inspect(session_id, cancel=cancel), at)
 

@@ -16,8 +16,12 @@ TURN_END = "turn/end"
 INTERRUPTED: Mapping[str, str] = {"reason": "interrupted"}
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of a session log. A msgspec Struct, because a replay makes millions of them.
+class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One event of a session log.
+
+    A msgspec Struct, because a replay makes millions of them, and unknown to the garbage
+    collector, which would look through all those that are on their way: it is freed when nobody
+    refers to it, unless somebody puts it into its own `data`.
 
     `data` is any JSON value, with Reference objects where attachments were put. `time` is UTC
     in RFC 3339 form with microseconds. `chain` (32 hex digits) stands for this event and all

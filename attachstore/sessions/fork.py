@@ -98,9 +98,8 @@ def find_prefix(
         log, name, where=where, end_bytes=end_bytes, acknowledged=acknowledged, cancel=cancel
     )
     if at != 0:
-        for event in scan.events():
-            if event.seq == at:
-                break
+        for _ in scan.runs(until=at):
+            pass
     if at is None or at != scan.seq:
         scan.raise_damage()
     if at is not None and at != scan.seq:

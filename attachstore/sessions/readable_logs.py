@@ -6,8 +6,9 @@ The part of `SessionLogs` that reads.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from attachstore.sessions.event import Event, SessionSummary, SessionView
 from attachstore.sessions.listing import summaries
@@ -46,6 +47,17 @@ class ReadableLogs:
 
         Raises SessionMissingError.
         """
+        return _singly(self.runs(session_id, after=after, damaged=damaged, cancel=cancel))
+
+    def runs(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        damaged: Damaged = "raise",
+        cancel: CancelFlag | None = None,
+    ) -> Generator[builtins.list[Event]]:
+        """As `events`, but some at a time, as many as were decoded at once: at least one."""
         if damaged not in {"raise", "stop", "resync"}:
             message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
             raise ValueError(message)
@@ -102,3 +114,9 @@ class ReadableLogs:
         if self._closed:
             message = "the store is closed"
             raise ValueError(message)
+
+
+def _singly(runs: Generator[list[Event]]) -> Generator[Event]:
+    with contextlib.closing(runs):
+        for run in runs:
+            yield from run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Literal
 
 from attachstore.errors import LogDamagedError
@@ -26,17 +26,22 @@ def read_events(
     after: int,
     damaged: Damaged,
     cancel: CancelFlag | None,
-) -> Generator[Event]:
-    """Yield the session's events; `held` is the session as this process holds it, if it does."""
+) -> Generator[list[Event]]:
+    """Yield the session's events, some at a time, never none.
+
+    `held` is the session as this process holds it, if it does.
+    """
     if held is not None and held.state is State.PENDING:
         return
     with medium.open(name) as log:
-        for event in _events(medium, name, log, held, damaged, cancel, after=after):
-            if event.seq > after:
-                yield event
+        for run in _runs(medium, name, log, held, damaged, cancel, after=after):
+            if run[0].seq > after:
+                yield run
+            elif wanted := [event for event in run if event.seq > after]:
+                yield wanted
 
 
-def _events(
+def _runs(
     medium: SessionMedium,
     name: SessionName,
     log: LogReader,
@@ -45,7 +50,7 @@ def _events(
     cancel: CancelFlag | None,
     *,
     after: int,
-) -> Generator[Event]:
+) -> Generator[list[Event]]:
     """The events after `after`; maybe also some before."""
     try:
         scan = _scan(medium, name, log, held, cancel)
@@ -54,15 +59,20 @@ def _events(
             raise
         if damaged == "resync":
             start = record.CHAIN_START
-            yield from resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel)
+            yield from _singly(resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel))
         return
     if after > 0 and damaged != "resync":  # which may find any `seq` anywhere
         scan.skip_to(after)
-    yield from scan.events()
+    yield from scan.runs()
     if damaged == "raise":
         scan.raise_damage()
     elif damaged == "resync":
-        yield from scan.resync()
+        yield from _singly(scan.resync())
+
+
+def _singly(events: Iterator[Event]) -> Iterator[list[Event]]:
+    for event in events:
+        yield [event]
 
 
 def view_of(

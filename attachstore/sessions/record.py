@@ -194,10 +194,8 @@ def _check_ending(line: bytes) -> None:
 
 def decode_lines(
     lines: bytes, seq: int, chain_before: bytes, *, number: int, offset_bytes: int
-) -> list[tuple[Event, bytes, int]] | None:
-    """Event `seq` and those after it, if the lines are that, each just as we write it.
-
-    With the chain of each, and where its line ends.
+) -> tuple[list[Event], bytes] | None:
+    """Event `seq` and those after it, and the last one's chain; the lines as we write them.
 
     None for all that needs a closer look, which `decode_record` and `chain_of` take. Encoding
     them anew shows that they are compact and have no key twice: msgspec does that in less time
@@ -205,38 +203,52 @@ def decode_lines(
     """
     split = lines.split(b"\n")
     split.pop()
-    chains = _chains(split, chain_before)  # first: most of what is no record ends here, cheaply
-    if chains is None or _has_long_number(lines):
+    chain = _chain_of_all(split, chain_before)  # first: it ends most of what is no record, cheaply
+    if chain is None or _has_long_number(lines):
         return None
     try:
         records = _record_decoder.decode_lines(lines)
         if len(records) != len(split) or _encoder.encode_lines(records) != lines:
             return None
-        if any(map(_may_be_deep, split)):
-            return None
         plain = not _has_key(lines)
-        found: list[tuple[Event, bytes, int]] = []
-        for at, (line, record, chain) in enumerate(zip(split, records, chains, strict=True)):
-            if record.seq != seq + at:
+        events: list[Event] = []
+        for line, record in zip(split, records, strict=True):
+            if record.seq != seq or (len(line) > _SHALLOW_BYTES_MAX and _may_be_deep(line)):
                 return None
-            simple = plain or not _has_key(line)
-            event = _event(record, number + at, offset_bytes, verified=True, plain=simple)
+            events.append(
+                Event(
+                    seq=seq,
+                    time=record.time,
+                    type=record.type,
+                    data=record.data,
+                    chain=record.chain,
+                    batch=None if record.batch is msgspec.UNSET else record.batch,
+                    line=number,
+                    offset_bytes=offset_bytes,
+                )
+                if plain or not _has_key(line)
+                else _event(record, number, offset_bytes, verified=True, plain=False)
+            )
+            seq += 1
+            number += 1
             offset_bytes += len(line) + 1
-            found.append((event, chain, offset_bytes))
     except (ValueError, RecursionError):  # a BadDataError is a ValueError
         return None
-    return found
+    return events, chain
 
 
-def _chains(lines: list[bytes], chain: bytes) -> list[bytes] | None:
-    """The chain of each line; None if one does not follow from the line before."""
+def _chain_of_all(lines: list[bytes], chain: bytes) -> bytes | None:
+    """The chain of the last; None if one does not follow from the line before."""
     chains: list[bytes] = []
     for line in lines:
         chain = chained(chain, line[:-_SUFFIX_BYTES])
-        if line[_HEX] != hexlify(chain):
-            return None
         chains.append(chain)
-    return chains
+    said = b"".join([line[_HEX] for line in lines])
+    return chain if said == hexlify(b"".join(chains)) else None
+
+
+_SHALLOW_BYTES_MAX = 2 * event_data.DEPTH_MAX + len('{"seq":1,"time":"","type":"","data":')
+"""A record with deeper data is longer: its brackets alone, and what stands before them."""
 
 
 def _may_be_deep(line: bytes) -> bool:

@@ -77,9 +77,19 @@ class Scan:
 
     def events(self) -> Iterator[Event]:
         """Yield the verified prefix; then `tail` and `damage` say how it ended."""
+        for run in self.runs():
+            yield from run
+
+    def runs(self, until: int | None = None) -> Iterator[list[Event]]:
+        """As `events`, but some at a time; what the attributes say holds after the last of them.
+
+        With `until` it ends with that event, and nothing behind it is looked at.
+        """
         reread_at = -1
         while True:
-            flaw = yield from self._good_events()
+            flaw = yield from self._good_runs(until)
+            if flaw is None and self.seq == until:
+                return
             if flaw is None and self._acknowledged and self.good_bytes < self._end_bytes:
                 flaw = f"the log ends here; it was acknowledged up to byte {self._end_bytes}"
             if flaw is None:
@@ -123,7 +133,7 @@ class Scan:
 
     def exhaust(self) -> Scan:
         """Read to the end for what the attributes say."""
-        for _ in self.events():
+        for _ in self.runs():
             pass
         return self
 
@@ -177,7 +187,7 @@ class Scan:
                 cancel=self._cancel,
             )
 
-    def _good_events(self) -> Generator[Event, None, str | None]:
+    def _good_runs(self, until: int | None) -> Generator[list[Event], None, str | None]:
         """Go on from the last good line; return what is wrong with the next, if any."""
         runs = split_runs(self._log, self.good_bytes, self._end_bytes, self._cancel)
         for offset_bytes, lines, whole in runs:
@@ -188,37 +198,42 @@ class Scan:
             found = record.decode_lines(
                 lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
             )
-            if found is None:
-                flaw = yield from self._looked_closer(lines, offset_bytes)
-                if flaw is not None:
-                    return flaw
+            if found is not None and (until is None or found[0][-1].seq < until):
+                self._go_to(*found, offset_bytes + len(lines))
+                yield found[0]
                 continue
-            for read in found:
-                self._go_to(*read)
-                yield read[0]
+            flaw = yield from self._looked_closer(lines, offset_bytes, until)
+            if flaw is not None or self.seq == until:
+                return flaw
         return None
 
-    def _looked_closer(self, lines: bytes, offset_bytes: int) -> Generator[Event, None, str | None]:
-        """Line by line: not all of them are the next, just as we write it."""
+    def _looked_closer(
+        self, lines: bytes, offset_bytes: int, until: int | None
+    ) -> Generator[list[Event], None, str | None]:
+        """Line by line: not all of them are the next, just as we write it, or not all wanted."""
         for line in lines[:-1].split(b"\n"):
             found = self._look_closer(line, offset_bytes)
             if isinstance(found, str):
                 return found
             event, chain = found
             offset_bytes += len(line) + 1
-            self._go_to(event, chain, offset_bytes)
-            yield event
+            self._go_to([event], chain, offset_bytes)
+            yield [event]
+            if event.seq == until:
+                break
         return None
 
-    def _go_to(self, event: Event, chain: bytes, end_bytes: int) -> None:
-        """`event` is good: it is the last one now."""
-        self.seq = event.seq
+    def _go_to(self, events: list[Event], chain: bytes, end_bytes: int) -> None:
+        """`events` are good: they are the last ones now."""
+        last = events[-1]
+        self.seq = last.seq
         self.chain = chain
-        self.line = event.line
+        self.line = last.line
         self.good_bytes = end_bytes
-        self.last_time = event.time
-        if event.type.startswith(TURN_PREFIX):
-            self.turn_is_open = event.type == TURN_START
+        self.last_time = last.time
+        for event in events:
+            if event.type.startswith(TURN_PREFIX):
+                self.turn_is_open = event.type == TURN_START
 
     def _look_closer(self, line: bytes, offset_bytes: int) -> tuple[Event, bytes] | str:
         """The next event and its chain from a line that is not as we write it, or its flaw."""

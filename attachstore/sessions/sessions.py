@@ -144,10 +144,8 @@ class Sessions:
 
         Raises SessionMissingError.
         """
-        return self._worker.iterate(
-            lambda cancel: self._logs.events(
-                session_id, after=after, damaged=damaged, cancel=cancel
-            )
+        return self._worker.iterate_runs(
+            lambda cancel: self._logs.runs(session_id, after=after, damaged=damaged, cancel=cancel)
         )
 
     async def inspect(self, session_id: str) -> SessionView:

@@ -122,7 +122,7 @@ NEXT_LINES: dict[str, bytes] = {
 }
 
 
-def ahead(*lines: bytes) -> list[tuple[Event, bytes, int]] | None:
+def ahead(*lines: bytes) -> tuple[list[Event], bytes] | None:
     """What is decoded of the lines at once; they stand behind the line of event 1."""
     run = b"".join(line + b"\n" for line in (NEXT_LINES["ours"], *lines))
     return record.decode_lines(run, 1, record.CHAIN_START, number=2, offset_bytes=100)
@@ -143,11 +143,10 @@ def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) ->
     found = record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
 
     if found is not None:
-        ((event, chain, end_bytes),) = found
+        (event,), chain = found
         assert event == read(line)
         assert chain == record.chain_of(line, record.CHAIN_START)
         assert event.has_references == (REFERENCE in [it for _, it in references_in(event.data)])
-        assert end_bytes == 100 + len(line) + 1
 
 
 @pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
@@ -159,14 +158,13 @@ def test_what_needs_a_closer_look_is_seen_among_others(line: bytes) -> None:
 
     assert (found is None) == (alone is None)
     if found is not None and alone is not None:
-        first, (event, chain, end_bytes) = found
-        assert first[0] == read(NEXT_LINES["ours"])
-        assert (event.data, event.has_references) == (
-            alone[0][0].data,
-            alone[0][0].has_references,
-        )
-        assert (event.seq, event.line, event.offset_bytes) == (2, 3, first[2])
-        assert (event.chain, end_bytes) == (chain.hex(), first[2] + len(second(line)) + 1)
+        (first, event), chain = found
+        ((same,), _) = alone
+        assert first == read(NEXT_LINES["ours"])
+        assert (event.data, event.has_references) == (same.data, same.has_references)
+        assert (event.seq, event.line) == (2, 3)
+        assert event.offset_bytes == 100 + len(NEXT_LINES["ours"]) + 1
+        assert event.chain == chain.hex()
 
 
 def test_the_short_way_is_the_usual_one() -> None:

@@ -141,3 +141,27 @@ def test_reading_begins_behind_a_long_line_without_building_it() -> None:
 
     assert [event.data for event in scan.events()] == [3]
     assert peak_bytes < 6 * len(MANY_OBJECTS)
+
+
+@pytest.mark.parametrize("until", [1, 2, 29, 30, 31, 59, 60])
+def test_reading_up_to_an_event_leaves_what_is_behind_it_alone(until: int) -> None:
+    """A fork takes over a whole prefix of a log, whatever became of the rest."""
+    datas = [b'"%b"' % (b"x" * 2_000)] * 60
+    whole = log_of(*datas)
+    damaged = log_of(*datas)
+    lines = damaged.content.split(b"\n")
+    lines[until + 1 :] = [line.replace(b"xx", b"xy", 1) for line in lines[until + 1 :]]
+    damaged.content = b"\n".join(lines)
+
+    scan = scan_of(damaged)
+    read = [event.seq for run in scan.runs(until=until) for event in run]
+
+    assert read == list(range(1, until + 1))
+    assert (scan.seq, scan.line, scan.damage, scan.tail) == (until, until + 1, None, None)
+    assert scan.good_bytes == len(b"\n".join(lines[: until + 1])) + 1
+    assert scan.chain == chain_at(whole, until)
+    assert [event.seq for event in scan_of(damaged).events()] == read
+
+
+def chain_at(log: Bytes, seq: int) -> bytes:
+    return bytes.fromhex(next(it.chain for it in scan_of(log).events() if it.seq == seq))
