@@ -32,6 +32,7 @@ from benchmarks import (
     read,
     replay,
     scan,
+    start,
     steps,
     steps_large,
     steps_scan,
@@ -63,6 +64,7 @@ ALL: tuple[Measure, ...] = (
     growth.measure,
     suffix.measure,
     listing.measure,
+    start.measure,
     decoders.measure,
 )
 ON_XFS: tuple[Measure, ...] = (commit.measure, append.measure)
