@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,7 +50,7 @@ class Readback:
     def steps(self, *, lenient: bool = False) -> AsyncGenerator[Step]:
         """As `Store.replay`."""
 
-        def start(cancel: CancelFlag) -> Iterator[list[Step]]:
+        def start(cancel: CancelFlag) -> Generator[list[Step]]:
             found = self._replay("resync" if lenient else "raise", cancel)
             return found if lenient else strict(found)
 
@@ -79,7 +79,7 @@ class Readback:
 
         return await self._worker.run(run)
 
-    def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Iterator[list[Step]]:
+    def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Generator[list[Step]]:
         return replay(
             self._logs,
             self._objects,

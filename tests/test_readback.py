@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import gc
+import weakref
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attachstore import Reference, Store
-from attachstore.errors import SequenceConflictError
+from attachstore.errors import ObjectMissingError, SequenceConflictError
 from attachstore.replay import Outcome, Resolver
+from tests.descriptors import open_descriptors
 
 
 @pytest.fixture
@@ -77,3 +80,38 @@ async def test_an_at_beyond_the_head_writes_nothing(store: Store, tmp_path: Path
             pass
 
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+async def test_a_replay_that_fails_leaves_nothing_open(store: Store, collector_off: None) -> None:
+    """Its error leads back to the step, and that to the log: no circle may keep that open."""
+    objects = (store.root / "objects" / "blake3").rglob("*")
+    next(path for path in objects if path.is_file()).unlink()
+    before = open_descriptors()
+
+    for _ in range(10):
+        with pytest.raises(ObjectMissingError):
+            _ = [step async for step in store.replay("s-1")]
+
+    assert sum(1 for _ in Path("/proc/self/fd").iterdir()) <= before
+
+
+@pytest.fixture
+def collector_off() -> Iterator[None]:
+    """What only the garbage collector would free stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def test_what_a_failed_replay_has_made_is_freed(store: Store) -> None:
+    objects = (store.root / "objects" / "blake3").rglob("*")
+    next(path for path in objects if path.is_file()).unlink()
+    with pytest.raises(ObjectMissingError) as caught:
+        _ = [step async for step in store.replay("s-1")]
+    error = weakref.ref(caught.value)
+    del caught
+    gc.collect()
+
+    assert error() is None

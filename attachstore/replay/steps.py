@@ -14,8 +14,9 @@ enough. Memory is bounded, whatever the length of the session.
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,8 +62,11 @@ class Resolved:
     error: AttachstoreError | None = None
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """An event and what became of its references. A Struct for the same reasons as Event is one."""
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """An event and what became of its references. A Struct, because there are as many as events.
+
+    The garbage collector has to know those with attachments: an error leads back to its step.
+    """
 
     event: Event
     attachments: tuple[Resolved, ...]
@@ -82,10 +86,10 @@ def replay(
     damaged: Damaged = "raise",
     cancel: CancelFlag | None = None,
     resolver: Resolver | None = None,
-) -> Iterator[list[Step]]:
+) -> Generator[list[Step]]:
     """Read the session back up to event `at`, or all of it, resolving every reference.
 
-    Yields some steps at a time, never none. One with attachments is the last of those.
+    Yields some steps at a time, never none. One with attachments comes alone.
 
     With the `resolver` of another replay what that one verified is not verified again.
 
@@ -117,13 +121,14 @@ def check_at(view: SessionView, at: int | None) -> None:
         )
 
 
-def strict(runs: Iterable[list[Step]]) -> Iterator[list[Step]]:
+def strict(runs: Generator[list[Step]]) -> Generator[list[Step]]:
     """The same steps; after the first with an attachment that is not `ok`, its error is raised."""
-    for run in runs:
-        yield run
-        error = run[-1].error
-        if error is not None:
-            raise error
+    with contextlib.closing(runs):  # the error would keep it, and it the log, open
+        for run in runs:
+            yield run
+            error = run[-1].error
+            if error is not None:
+                raise error
 
 
 def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreError | None:
@@ -143,38 +148,39 @@ def drain(steps: Iterable[Step], add: Callable[[Step], object]) -> AttachstoreEr
 
 
 def _steps(
-    runs: Iterator[list[Event]], resolver: Resolver, at: int | None, cancel: CancelFlag | None
-) -> Iterator[list[Step]]:
-    if at == 0:
-        return
-    for run in runs:
-        steps: list[Step] = []
-        for event in run:
-            if at is None or event.seq <= at:
-                steps.append(resolver.step(event, cancel))
-                if event.has_references:  # seen before the next ones' attachments are read
-                    yield steps
-                    steps = []
-            if at is not None and event.seq >= at and event.verified:
-                if steps:
-                    yield steps
-                return  # before the next line is read: it may be the damaged one
-        if steps:
-            yield steps
+    runs: Generator[list[Event]], resolver: Resolver, at: int | None, cancel: CancelFlag | None
+) -> Generator[list[Step]]:
+    with contextlib.closing(runs):
+        if at == 0:
+            return
+        for run in runs:
+            wanted, ended = _wanted(run, at)
+            yield from resolver.steps(wanted, cancel)
+            if ended:
+                return
+
+
+def _wanted(run: list[Event], at: int | None) -> tuple[list[Event], bool]:
+    """Those up to event `at`; and whether nothing more is read: the next line may be damaged."""
+    if at is None or run[-1].seq < at:
+        return run, False
+    reached = any(event.seq >= at and event.verified for event in run)
+    return [event for event in run if event.seq <= at], reached
 
 
 def _up_to(
     at: int,
-    runs: Iterator[list[Step]],
+    runs: Generator[list[Step]],
     logs: SessionLogs,
     session_id: str,
     cancel: CancelFlag | None,
-) -> Iterator[list[Step]]:
+) -> Generator[list[Step]]:
     """The same steps; a log that ends too early is no shorter session, but a wrong `at`."""
     last_seq = 0
-    for run in runs:
-        last_seq = max(last_seq, run[-1].event.seq)
-        yield run
+    with contextlib.closing(runs):
+        for run in runs:
+            last_seq = max(last_seq, run[-1].event.seq)
+            yield run
     if last_seq < at:  # rare, so the log may be read once more to see whether it is damaged
         check_at(logs.inspect(session_id, cancel=cancel), at)
 
@@ -186,10 +192,27 @@ class Resolver:
         self._objects = objects
         self._known: OrderedDict[Reference, tuple[Outcome, AttachstoreError | None]] = OrderedDict()
 
+    def steps(
+        self, events: Iterable[Event], cancel: CancelFlag | None = None
+    ) -> Generator[list[Step]]:
+        """The events with what became of their references; one that has some comes alone.
+
+        So that those before it are seen before its attachments are read: they may be large.
+        """
+        plain: list[Step] = []
+        for event in events:
+            if not event.has_references:  # as most
+                plain.append(Step(event=event, attachments=()))
+                continue
+            if plain:
+                yield plain
+                plain = []
+            yield [self.step(event, cancel)]
+        if plain:
+            yield plain
+
     def step(self, event: Event, cancel: CancelFlag | None = None) -> Step:
         """The event with what became of its references."""
-        if not event.has_references:  # as most events
-            return Step(event=event, attachments=())
         attachments: list[Resolved] = []
         for pointer, reference in references_in(event.data):
             outcome, error = self.resolve(reference, cancel)

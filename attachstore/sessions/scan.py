@@ -83,7 +83,7 @@ class Scan:
     def runs(self, until: int | None = None) -> Iterator[list[Event]]:
         """As `events`, but some at a time; what the attributes say holds after the last of them.
 
-        With `until` it ends with that event, and nothing behind it is looked at.
+        With `until` it ends with that later event, and nothing behind it is looked at.
         """
         reread_at = -1
         while True:
@@ -198,11 +198,12 @@ class Scan:
             found = record.decode_lines(
                 lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
             )
-            if found is not None and (until is None or found[0][-1].seq < until):
+            flaw = None
+            if found is not None and (until is None or found[0][-1].seq <= until):
                 self._go_to(*found, offset_bytes + len(lines))
                 yield found[0]
-                continue
-            flaw = yield from self._looked_closer(lines, offset_bytes, until)
+            else:
+                flaw = yield from self._looked_closer(lines, offset_bytes, until)
             if flaw is not None or self.seq == until:
                 return flaw
         return None
