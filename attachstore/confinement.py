@@ -8,6 +8,9 @@ made relative to it. Nobody can swap a directory for a link between the two.
 Definitions. The *root* is as the user gave it, links and all: it is theirs to choose. What lies
 below it is ours, and no link is followed there.
 
+A root may also be unmounted or moved away under an open store. Then what lies at its path is no
+store: none of its directories is made there anew, and none is taken for an empty one.
+
 Limits: a mount below the root is not seen (administrators mount shards); a hard link to a file
 is a file; on a kernel without openat2 the components are opened one by one, which is as safe and
 takes longer. SQLite opens its files itself (sessions/sqlite_database.py).
@@ -27,7 +30,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
-from attachstore.errors import StoreLayoutError
+from attachstore.errors import AttachstoreError, StoreLayoutError, StoreMissingError
 
 _AT_FDCWD = -100
 _OPENAT2 = 437  # the same on every architecture that attachstore runs on
@@ -43,13 +46,21 @@ _NO_WAY = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENOENT})
 class OutOfPlaceError(OSError):
     """A directory of ours is a link: `filename` says which."""
 
-    def told(self) -> StoreLayoutError:
+    def told(self) -> AttachstoreError:
         """The same as the package's own error."""
         return StoreLayoutError(where=ascii(self.filename)[1:-1], reason=str(self.strerror))
 
 
 class NoDirectoryError(OutOfPlaceError, NotADirectoryError):
     """A directory of ours is a file, a device, ...: `filename` says which."""
+
+
+class GoneError(OutOfPlaceError):
+    """At the root's path is no store any more: `filename` says where."""
+
+    def told(self) -> AttachstoreError:
+        hint = "It was there when it was opened: mount it again or move it back, then repeat."
+        return StoreMissingError(where=ascii(self.filename)[1:-1], hint=hint)
 
 
 class _Held(threading.local):
@@ -64,11 +75,29 @@ class Confinement:
 
     def __init__(self) -> None:
         self._real: dict[str, str] = {}  # a root, with "/" → the same without links, with "/"
+        self._markers: dict[str, str | None] = {}  # a root, with "/" → what makes it a store
         self.held = _Held()
 
     def add(self, root: Path) -> None:
         """From now on no link is followed below `root`. Touches nothing."""
         self._real.setdefault(_with_slash(str(root)), "")
+
+    def keep_to(self, root: Path, marker: str | None) -> None:
+        """From now on `root` is a store only while it holds a `marker`. Touches nothing."""
+        self._markers[_with_slash(str(root))] = marker
+
+    def refuse_gone(self, path: str) -> None:
+        """Raises GoneError if the root that `path` lies below is no store any more."""
+        root = self.root_of(path)
+        marker = None if root is None else self._markers.get(root)
+        if root is None or marker is None:
+            return
+        # Where the root led before, then where it leads by now.
+        for real in (self.real, self._resolve):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.stat(real(root) + marker, follow_symlinks=False)  # noqa: PTH116 - no Path made
+                return
+        raise GoneError(errno.ESTALE, "there is no store any more", root.rstrip("/"))
 
     def root_of(self, path: str) -> str | None:
         """The root, with "/", that `path` is or lies below; None: it is the user's business."""
@@ -176,6 +205,22 @@ class Confined:
         if self._confinement is None:
             self._confinement = Confinement()
         self._confinement.add(root)
+
+    def keep_to(self, root: Path, marker: str | None) -> None:
+        """From now on the confined `root` is a store only while it holds a `marker`.
+
+        None: it is about to be made one.
+        """
+        if self._confinement is not None:
+            self._confinement.keep_to(root, marker)
+
+    def refuse_gone(self, path: Path) -> None:
+        """For whoever misses a directory: raises GoneError if the whole store is not there.
+
+        Unmounted, or moved away. What lies at its path then is somebody else's.
+        """
+        if self._confinement is not None:
+            self._confinement.refuse_gone(str(path))
 
     @contextlib.contextmanager
     def holding(self, directory: Path) -> Generator[None]:

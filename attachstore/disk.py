@@ -197,6 +197,7 @@ class Disk(Confined):
 
     def make_directory(self, path: Path) -> None:
         """Raises FileExistsError. The mode is 0777 less the umask, less group and world write."""
+        self.refuse_gone(path)
         with Place(self._confinement, path) as (name, parent):
             os.mkdir(name, 0o755, dir_fd=parent)
 

@@ -101,6 +101,7 @@ def read_or_make(
         layout.refuse_foreign(disk, root)
         if not make:
             raise StoreMissingError(where=ascii(str(root))[1:-1])
+        disk.keep_to(root, None)
         layout.make_root(disk, root)
         FilesystemBackend.create(root, disk)
         create_medium(sessions or JSONL, root, disk)
@@ -108,7 +109,9 @@ def read_or_make(
     if marker.sessions not in MEDIA or sessions not in {None, marker.sessions}:
         reason = f"its sessions are in {marker.sessions!a}, not in {sessions or ' or '.join(MEDIA)}"
         raise StoreLayoutError(where=str(root), reason=reason)
-    return marker, medium_of(marker.sessions, root, disk)
+    medium = medium_of(marker.sessions, root, disk)
+    disk.keep_to(root, layout.MARKER)
+    return marker, medium
 
 
 def create_medium(kind: str, root: Path, disk: Disk) -> None:

@@ -14,7 +14,7 @@ from attachstore.disk import Disk
 METHODS = frozenset(
     name
     for name, _ in inspect.getmembers(Disk, inspect.isfunction)
-    if name[0] != "_" and name not in {"confine", "holding", "read"}
+    if name[0] != "_" and name not in {"confine", "holding", "keep_to", "read", "refuse_gone"}
 )
 """Every call a Disk has; whatever reads is a "read_into" here."""
 
@@ -53,6 +53,12 @@ class InterceptedDisk(Disk):
 
     def confine(self, root: Path) -> None:
         self.disk.confine(root)
+
+    def keep_to(self, root: Path, marker: str | None) -> None:
+        self.disk.keep_to(root, marker)
+
+    def refuse_gone(self, path: Path) -> None:
+        self.disk.refuse_gone(path)
 
     @contextmanager
     def holding(self, directory: Path) -> Generator[None]:

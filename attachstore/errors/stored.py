@@ -69,7 +69,8 @@ class StoreMissingError(NotFoundError):
 
     code = "store-missing"
     what = "there is no store"
-    mend = "Check the path, or make a store with `attachstore init`."
+    mend = "{hint}"
+    hint: str = "Check the path, or make a store with `attachstore init`."
 
 
 class ObjectCorruptError(IntegrityError):

@@ -239,6 +239,7 @@ class Inventory:
             try:
                 return self._disk.names(directory)
             except FileNotFoundError:
+                self._disk.refuse_gone(directory)
                 return []
 
     def _status(self, path: Path) -> os.stat_result | None:

@@ -316,6 +316,7 @@ class JsonlMedium:
         try:
             return self._disk.names(self._sessions)
         except FileNotFoundError:
+            self._disk.refuse_gone(self._sessions)
             self.claims.check()
             return []
 

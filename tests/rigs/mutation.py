@@ -79,6 +79,7 @@ CHECKS = frozenset(
         "check_regular",
         "raise_damage",
         "refuse_foreign",
+        "refuse_gone",
         "confirm",
         "_confirm",
         "_check_end",
