@@ -29,6 +29,7 @@ from attachstore.disk import (
     write_all,
 )
 from attachstore.errors import (
+    DestinationError,
     InvalidConfigurationError,
     StoreForeignError,
     StoreLayoutError,
@@ -158,6 +159,19 @@ def _is_our_database(disk: Disk, path: Path) -> bool:
 
 def _raise(error: OSError) -> None:
     raise error
+
+
+def refuse_inside(disk: Disk, path: Path) -> None:
+    """For what a user has written for them: nothing but a store itself writes into a store.
+
+    Raises DestinationError if `path` lies in one, whichever it is, also by way of links.
+    """
+    with storage_errors(path):
+        for above in Path(os.path.realpath(path)).parents:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                disk.status_followed(above / MARKER)
+                reason = f"it lies in the store at {ascii(str(above))[1:-1]}"
+                raise DestinationError(where=ascii(str(path))[1:-1], reason=reason)
 
 
 def make_root(disk: Disk, root: Path) -> None:

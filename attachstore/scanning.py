@@ -95,7 +95,9 @@ class Scanner:
         )
         # The file is the user's, and the store may be open for reading only.
         disk = Disk() if isinstance(self._disk, ReadOnlyDisk) else self._disk
-        return Checkpoint(Path(os.path.abspath(request.resume)), disk, subject)  # noqa: PTH100
+        path = Path(os.path.abspath(request.resume))  # noqa: PTH100
+        layout.refuse_inside(disk, path)
+        return Checkpoint(path, disk, subject)
 
 
 def _open_copies(disk: Disk, root: Path, copies_root: Path) -> ObjectStore:

@@ -256,7 +256,10 @@ class Store:
             await stream.close()
 
     async def copy_to(self, reference: Reference | Digest, target: Path) -> None:
-        """Write the verified bytes to `target`, whole or not at all, replacing what is there."""
+        """Write the verified bytes to `target`, whole or not at all, replacing what is there.
+
+        Raises as `read`, and DestinationError for what is no place for a file, or in a store.
+        """
         await self._worker.run(lambda cancel: self.objects.copy_out(reference, target, cancel))
 
     async def stat(self, reference: Reference | Digest) -> ObjectStatus:
@@ -315,7 +318,7 @@ class Store:
         """Write the session's attachments under safe, unique names, with a manifest.
 
         Raises:
-            DestinationError: `directory` holds something; nothing was written.
+            DestinationError: `directory` holds something, or lies in a store; nothing was written.
             LogDamagedError: the log is damaged; what comes before is exported.
         """
         return await self.readback(session_id, at=at).export(directory)
@@ -326,7 +329,7 @@ class Store:
         Events behind damage are shown as what they are: not proven by the chain.
 
         Raises:
-            DestinationError: something else is at `path`; nothing was written.
+            DestinationError: something else is at `path`, or it lies in a store.
         """
         return await self.readback(session_id, at=at).write_page(path)
 
@@ -352,6 +355,7 @@ class Store:
 
         Raises:
             InvalidConfigurationError: `resume` is of another store or of other options.
+            DestinationError: `resume` lies in a store.
             StoreMissingError: no store is at `repair_from`.
         """
         from attachstore.integrity.decoding import DeepCheck  # noqa: PLC0415 - as readback

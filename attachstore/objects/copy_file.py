@@ -15,6 +15,7 @@ from typing import Self
 
 from attachstore.disk import Disk, is_regular, remove_quietly, storage_errors, write_all
 from attachstore.errors import DestinationError
+from attachstore.layout import refuse_inside
 from attachstore.objects.file_object import kind_of, place
 
 _MODE = 0o644  # less the umask; never writable by others
@@ -34,6 +35,7 @@ class CopyFile:
         self._offset_bytes = 0
 
     def __enter__(self) -> Self:
+        refuse_inside(self._disk, self._target)
         with storage_errors(self._target):
             try:
                 self._refuse_irregular()

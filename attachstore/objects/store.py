@@ -268,7 +268,7 @@ class ObjectStore:
 
         Raises:
             DestinationError: the target's directory is not there, or something other than a
-                regular file has its name.
+                regular file has its name, or it lies in a store.
         """
         with CopyFile(self._disk, target) as copy:
 

@@ -23,6 +23,7 @@ from typing import Any, Self
 from attachstore.digest import Digest
 from attachstore.disk import Disk, remove_quietly, storage_errors
 from attachstore.errors import AttachstoreError, DestinationError
+from attachstore.layout import refuse_inside
 from attachstore.objects.store import ObjectStore
 from attachstore.objects.stream import VerifiedStream
 from attachstore.replay.filenames import FileNames
@@ -65,7 +66,8 @@ class ExportWriter:
         """Make `directory` if it is not there.
 
         Raises:
-            DestinationError: it holds something, is no folder, or its parent does not exist.
+            DestinationError: it holds something, is no folder, lies in a store, or its parent
+                does not exist.
         """
         self._directory = directory
         self._objects = objects
@@ -246,6 +248,7 @@ def export(
 def _claim(disk: Disk, directory: Path) -> bool:
     """Make sure of a folder of our own. Whether it was made here; False: it was there, empty."""
     where = ascii(str(directory))[1:-1]
+    refuse_inside(disk, directory)
     with storage_errors(directory):
         try:
             disk.make_directory(directory)

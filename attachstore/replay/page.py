@@ -28,6 +28,7 @@ from typing import Self
 from attachstore.admission import thumbnail
 from attachstore.disk import Disk, is_regular, read_all, storage_errors
 from attachstore.errors import AttachstoreError, DestinationError
+from attachstore.layout import refuse_inside
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.replay.markup import (
@@ -90,7 +91,8 @@ class PageWriter:
         An earlier page at `path` is replaced at the end; anything else there is kept.
 
         Raises:
-            DestinationError: `path` is something else, or its folder does not exist.
+            DestinationError: `path` is something else or lies in a store, or its folder does
+                not exist.
         """
         self._path = path
         self._view = view
@@ -249,6 +251,7 @@ def _hash(source: str) -> str:
 
 def _check_target(disk: Disk, path: Path) -> None:
     """Refuse to replace anything but a page that was written here before."""
+    refuse_inside(disk, path)
     where = ascii(str(path))[1:-1]
     with storage_errors(path):
         try:

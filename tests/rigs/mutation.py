@@ -80,6 +80,7 @@ CHECKS = frozenset(
         "raise_damage",
         "refuse_foreign",
         "refuse_gone",
+        "refuse_inside",
         "confirm",
         "_confirm",
         "_check_end",
