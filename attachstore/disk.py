@@ -48,7 +48,7 @@ BLOCK_BYTES = 1 << 20
 _AT_FDCWD = -2 if sys.platform == "darwin" else -100
 _RENAME_EXCHANGE = 2  # Linux RENAME_EXCHANGE and macOS RENAME_SWAP have the same value
 _SYNC_FILE_RANGE_WRITE = 2
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 _EXHAUSTED = {errno.EMFILE: "descriptors", errno.ENFILE: "descriptors", errno.ENOMEM: "memory"}
 _MISPLACED = {
@@ -384,7 +384,7 @@ def unavailable(error: OSError | MemoryError, where: Path | str) -> UnavailableE
     reason = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
     if number in _EXHAUSTED:
         return ResourceExhaustedError(where=place, resource=_EXHAUSTED[number], reason=reason)
-    if number in _FULL:
+    if number in FULL:
         return StorageFullError(where=place, reason=reason)
     if number in _READ_ONLY:
         return StorageReadOnlyError(where=place, reason=reason)

@@ -4,15 +4,17 @@ Invariants
 
  (1) Bytes are added at the end only, and the end is where the writer believes it to be: another
      program's change to the file stops the writer before it writes.
- (2) No byte is cut off before a copy of it in `torn/` is durable.
+ (2) No byte is cut off before a copy of it in `torn/` is durable, but those that an append itself
+     has just written in vain to a full disk.
 """
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Self
 
-from attachstore.disk import Disk, read_all, storage_errors, write_all
+from attachstore.disk import FULL, Disk, read_all, storage_errors, write_all
 from attachstore.errors import LogPoisonedError
 from attachstore.promise import Promise
 from attachstore.sessions.names import SessionName
@@ -65,7 +67,7 @@ class LogFile:
             descriptor = self._open_descriptor()
             file_bytes = self._room.file_bytes(offset_bytes)
             check_end(self._disk, descriptor, file_bytes, self._path, self._name)
-            write_all(self._disk, descriptor, data, offset_bytes)
+            write_or_give_back(self._disk, descriptor, data, offset_bytes)
             end_bytes = offset_bytes + len(data)
             file_bytes = self._room.add(descriptor, end_bytes, len(data), file_bytes)
             self._disk.sync_data(descriptor)
@@ -107,6 +109,21 @@ class LogFile:
             message = "the log is closed"
             raise ValueError(message)
         return self._descriptor
+
+
+def write_or_give_back(disk: Disk, descriptor: int, data: bytes, offset_bytes: int) -> None:
+    """Write at a log's end. What a full disk took of it is free again. Raises OSError.
+
+    Else the half of one large event would keep every small one out: it fills the disk, and has to
+    be kept elsewhere before the log may go on. Nothing was acknowledged behind `offset_bytes`.
+    """
+    try:
+        write_all(disk, descriptor, data, offset_bytes)
+    except OSError as error:
+        if error.errno in FULL:
+            with contextlib.suppress(OSError):  # then it is a tail, as after a crash
+                disk.truncate(descriptor, offset_bytes)
+        raise
 
 
 def sync_names(promise: Promise, path: Path) -> None:

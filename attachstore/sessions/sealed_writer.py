@@ -20,10 +20,10 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from attachstore.disk import Disk, storage_errors, write_all
+from attachstore.disk import Disk, storage_errors
 from attachstore.errors import AttachstoreError, LogPoisonedError
 from attachstore.promise import Promise
-from attachstore.sessions.log_file import check_end
+from attachstore.sessions.log_file import check_end, write_or_give_back
 from attachstore.sessions.mending import finish_mending, mend, read_mending
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.sealed_log import SealedLog
@@ -132,7 +132,7 @@ class SealedWriter(SealedLog):
         self._add(descriptor, frame.end())
 
     def _add(self, descriptor: int, stored: bytes) -> None:
-        write_all(self._disk, descriptor, stored, self._file_bytes)
+        write_or_give_back(self._disk, descriptor, stored, self._file_bytes)
         self._disk.sync_data(descriptor)
         self._file_bytes += len(stored)
 

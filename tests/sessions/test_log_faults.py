@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from attachstore.sessions import SessionLogs
 from tests.conformance.session_medium import confirm
 from tests.faults import FailingDisk, InterceptedDisk, PowerLossDisk, RecordingDisk, failing_disks
 from tests.sessions.jobs import JOBS, Job, Promise, check, open_logs
-from tests.sessions.places import JsonlPlace, UnsyncedDisk
-from tests.sessions.sealed_jobs import SEALED_JOBS
+from tests.sessions.places import JsonlPlace, SealedPlace, UnsyncedDisk
+from tests.sessions.sealed_jobs import SEALED_JOBS, sealed
 
 
 class NamedDisk(InterceptedDisk):
@@ -203,11 +204,64 @@ def test_a_failed_append_poisons_the_session_until_it_is_loaded_again(memory_pat
     logs.close()
 
 
-def test_a_full_disk_leaves_half_a_line_that_the_next_load_cuts(memory_path: Path) -> None:
+def test_a_failed_write_leaves_half_a_line_that_the_next_load_cuts(memory_path: Path) -> None:
     JOBS[1].prepare(place := JsonlPlace(memory_path))
-    disk = FailingDisk(2, methods={"write"}, error=errno.ENOSPC, effect="half")
+    disk = FailingDisk(2, methods={"write"}, error=errno.EIO, effect="half")
     logs = open_logs(memory_path, disk)
     log = logs.load("s-1")  # the first write is the lock's text
+
+    with pytest.raises(StorageIOError):
+        log.append("message", "x" * 100)
+
+    assert logs.load("s-1").append("message", 2).seq == 3
+    assert len(place.torn("s-1")) == 1
+    logs.close()
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_gets_back_what_the_failed_append_took(memory_path: Path, error: int) -> None:
+    """The half of a large event would keep out every small one."""
+    JOBS[1].prepare(place := JsonlPlace(memory_path))
+    before = place.path("s-1").read_bytes()
+    disk = FailingDisk(2, methods={"write"}, error=error, effect="half")
+    logs = open_logs(memory_path, disk)
+    log = logs.load("s-1")
+
+    with pytest.raises(StorageFullError):
+        log.append("message", "x" * 100)
+
+    assert place.path("s-1").read_bytes() == before
+    with pytest.raises(LogPoisonedError):
+        log.append("message", 2)
+    assert logs.load("s-1").append("message", 2).seq == 3
+    assert place.torn("s-1") == []
+    logs.close()
+
+
+def test_a_full_disk_gets_back_what_a_sealed_log_took(memory_path: Path) -> None:
+    place = SealedPlace(memory_path, UnsyncedDisk())
+    path = sealed(place, "message")
+    disk = FailingDisk(methods={"write"}, error=errno.ENOSPC, effect="half", disk=UnsyncedDisk())
+    logs = SessionLogs(place.medium(disk), confirm)
+    log = logs.load("s-1")
+    log.append("message", "small")
+    before = path.read_bytes()
+    disk.fail_at = disk.calls + 1
+
+    with pytest.raises(StorageFullError):
+        log.append("message", random.Random(1).randbytes(2_000).hex())
+
+    assert path.read_bytes() == before
+    assert logs.load("s-1").append("message", "more").seq == 3
+    assert place.torn("s-1") == []
+    logs.close()
+
+
+def test_what_cannot_be_given_back_is_a_tail(memory_path: Path) -> None:
+    JOBS[1].prepare(place := JsonlPlace(memory_path))
+    inner = FailingDisk(2, methods={"write"}, error=errno.ENOSPC, effect="half")
+    logs = open_logs(memory_path, FailingDisk(2, methods={"truncate"}, disk=inner))
+    log = logs.load("s-1")  # the first of both is the lock's text
 
     with pytest.raises(StorageFullError):
         log.append("message", "x" * 100)
