@@ -13,12 +13,14 @@ from attachstore.admission.reading import reader_of
 from attachstore.admission.sniffing import find
 from attachstore.attachment import Header
 from attachstore.digest import Digest
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, SessionMissingError
 from attachstore.objects.offset_reader import OffsetReader
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.sessions.data import references_in
+from attachstore.sessions.listing import summarize
 from attachstore.sessions.logs import SessionLogs
+from attachstore.sessions.names import SessionName
 from attachstore.threads import CancelFlag
 
 
@@ -62,21 +64,42 @@ def status(
 def uses(logs: SessionLogs, digest: Digest, cancel: CancelFlag | None = None) -> Iterator[Use]:
     """Every reference to `digest` in every log, in the order of ids. Costs one reading of all.
 
-    Damage is skipped over, as far as later lines parse; a session that cannot be read at all, or
-    is deleted meanwhile, refers to nothing.
+    A damaged log is read on as far as later lines parse. A session that is deleted meanwhile
+    refers to nothing.
+
+    Whoever gets no error has got every use there is. After all that were found, the first error is
+    raised: LogDamagedError, or why a log could not be read. What is hidden there may be a use.
     """
-    for summary in logs.list():
+    failure: AttachstoreError | None = None
+    for name in logs.medium.names():
         try:
-            for event in logs.events(summary.id, damaged="resync"):
-                if cancel is not None:
-                    cancel.check()
-                for pointer, reference in references_in(event.data):
-                    if reference.digest == digest:
-                        yield Use(
-                            session_id=summary.id,
-                            seq=event.seq,
-                            pointer=pointer,
-                            reference=reference,
-                        )
-        except AttachstoreError:
+            yield from _uses_in(logs, name, digest, cancel)
+        except SessionMissingError:
             continue
+        except AttachstoreError as error:
+            if error.where == logs.medium.location:  # of all sessions: one database holds them
+                error.where = logs.medium.where(name)
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _uses_in(
+    logs: SessionLogs, name: SessionName, digest: Digest, cancel: CancelFlag | None
+) -> Iterator[Use]:
+    session_id = name.id
+    if name.is_hashed:
+        summary = summarize(logs.medium, name)
+        session_id = name.id if summary is None else summary.id
+    for run in logs.all_runs(name, cancel=cancel):
+        for event in run:
+            if not event.has_references:
+                continue
+            for pointer, reference in references_in(event.data):
+                if reference.digest == digest:
+                    yield Use(
+                        session_id=session_id,
+                        seq=event.seq,
+                        pointer=pointer,
+                        reference=reference,
+                    )

@@ -26,6 +26,7 @@ from attachstore.errors import StorageReadOnlyError
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
+from attachstore.objects.reading import digest_of
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
 from attachstore.opening import Opening, local_path, read_or_make
@@ -281,11 +282,18 @@ class Store:
         """
         return self._worker.iterate(lambda _cancel: self.objects.digests(prefix))
 
-    def uses(self, digest: Digest) -> AsyncGenerator[Use]:
-        """Yield every place in every session log that refers to `digest`. Reads all logs.
+    def uses(self, reference: Reference | Digest) -> AsyncGenerator[Use]:
+        """Yield every place in every session log that refers to the object. Reads all logs.
 
-        A damaged log is read on beyond its damage, as far as its lines parse.
+        A damaged log is read on beyond its damage, as far as its lines parse. If there was one, or
+        one that could not be read, there may be more uses than were found: the first error is
+        raised after the last of them.
+
+        Raises:
+            LogDamagedError: something in the log it names might refer to the object.
+            UnavailableError, StoreLayoutError: the log it names could not be read.
         """
+        digest = digest_of(reference)
         return self._worker.iterate(lambda cancel: uses(self.logs, digest, cancel))
 
     # -- replay and scan ---------------------------------------------------------------------

@@ -145,8 +145,8 @@ class Store:
     def list(self, prefix: str = "") -> Generator[Digest]:
         return self._loop.each(self._store.list(prefix))
 
-    def uses(self, digest: Digest) -> Generator[Use]:
-        return self._loop.each(self._store.uses(digest))
+    def uses(self, reference: Reference | Digest) -> Generator[Use]:
+        return self._loop.each(self._store.uses(reference))
 
     def readback(self, session_id: str, *, at: int | None = None) -> Readback:
         return Readback(self._loop, self._store.readback(session_id, at=at))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attachstore.cli.command import Command, complete_reference
-from attachstore.cli.exit_status import status_of
+from attachstore.cli.exit_status import status_of, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import dimensions, human_size, plural, visible
 from attachstore.cli.refs import digest_of, resolve
@@ -47,24 +47,32 @@ async def _stat_object(invocation: Invocation, text: str) -> int:
         wanted = await resolve(store, text)
         digest = str(digest_of(wanted))
         status: ObjectStatus | None = None
-        error: AttachstoreError | None = None
+        uses: list[Use] = []
+        errors: list[AttachstoreError] = []
+        complete = False
         async with invocation.waiting("verifying and reading the session logs"):
             try:
                 status = await store.stat(wanted)
-            except AttachstoreError as failed:
-                error = failed  # who refers to it is what one wants to know then
-            uses = [use async for use in store.uses(digest_of(wanted))]
+            except AttachstoreError as error:
+                errors.append(error)  # who refers to it is what one wants to know then
+            try:
+                async for use in store.uses(wanted):
+                    uses.append(use)  # noqa: PERF401 - kept if there is an error
+                complete = True
+            except AttachstoreError as error:
+                errors.append(error)
     if invocation.out.as_json:
-        invocation.out.record(_object_as_json(digest, status, uses), "")
+        invocation.out.record(_object_as_json(digest, status, uses, complete=complete), "")
     else:
-        invocation.out.facts(_object_as_facts(digest, status, uses))
-    if error is not None:
+        invocation.out.facts(_object_as_facts(digest, status, uses, complete=complete))
+    for error in errors:
         invocation.out.failure(error)
-        return status_of(error)
-    return 0
+    return worst({status_of(error) for error in errors})
 
 
-def _object_as_json(digest: str, status: ObjectStatus | None, uses: list[Use]) -> dict[str, Any]:
+def _object_as_json(
+    digest: str, status: ObjectStatus | None, uses: list[Use], *, complete: bool
+) -> dict[str, Any]:
     found: dict[str, Any] = {"digest": digest, "verified": status is not None}
     if status is not None:
         found |= {"size": status.size, "media_type": status.header.media_type}
@@ -79,18 +87,20 @@ def _object_as_json(digest: str, status: ObjectStatus | None, uses: list[Use]) -
         }
         for use in uses
     ]
+    found["uses_complete"] = complete
     return found
 
 
 def _object_as_facts(
-    digest: str, status: ObjectStatus | None, uses: list[Use]
+    digest: str, status: ObjectStatus | None, uses: list[Use], *, complete: bool
 ) -> Iterator[tuple[str, str]]:
     yield "digest", digest
     if status is not None:
         yield "media type", status.header.media_type
         yield "dimensions", dimensions(status.header.width, status.header.height)
         yield "size", f"{human_size(status.size)} ({status.size:,} bytes)"
-    yield "referenced", plural(len(uses), "time")
+    times = plural(len(uses), "time")
+    yield "referenced", times if complete else f"at least {times}; a log was not read whole"
     for use in uses:
         name = f" as {visible(use.reference.name)}" if use.reference.name else ""
         place = visible(use.pointer) or "the data itself"

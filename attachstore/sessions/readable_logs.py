@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterator
 
 from attachstore.sessions.event import Event, SessionSummary, SessionView
 from attachstore.sessions.listing import summaries
-from attachstore.sessions.log import SessionLog
+from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.reading import Damaged, read_events, view_of
@@ -65,6 +65,19 @@ class ReadableLogs:
         self._check_open()
         held = self._held.get(name.segment)
         return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+
+    def all_runs(
+        self, name: SessionName, *, cancel: CancelFlag | None = None
+    ) -> Generator[builtins.list[Event]]:
+        """As `runs` of a log that the medium lists, for whoever must not miss an event.
+
+        With every line that parses, as by "resync"; then damage is raised all the same.
+        """
+        self._check_open()
+        held = self._held.get(name.segment)
+        if held is not None and held.state is State.PENDING:
+            held = None  # another process was first
+        return read_events(self.medium, name, held, after=0, damaged="report", cancel=cancel)
 
     def inspect(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
         """Read and check the whole log; report head, tail, damage and what a load would add.

@@ -16,6 +16,10 @@ from attachstore.threads import CancelFlag
 
 Damaged = Literal["raise", "stop", "resync"]
 """What a reader does at damage: raise, end quietly, or go on with every later line that parses."""
+DamagedOrReported = Literal[Damaged, "report"]
+"""Or go on so, and raise it in the end."""
+_READ_ON = frozenset({"resync", "report"})
+_RAISED = frozenset({"raise", "report"})
 
 
 def read_events(
@@ -24,7 +28,7 @@ def read_events(
     held: SessionLog | None,
     *,
     after: int,
-    damaged: Damaged,
+    damaged: DamagedOrReported,
     cancel: CancelFlag | None,
 ) -> Generator[list[Event]]:
     """Yield the session's events, some at a time, never none.
@@ -46,7 +50,7 @@ def _runs(
     name: SessionName,
     log: LogReader,
     held: SessionLog | None,
-    damaged: Damaged,
+    damaged: DamagedOrReported,
     cancel: CancelFlag | None,
     *,
     after: int,
@@ -55,19 +59,19 @@ def _runs(
     try:
         scan = _scan(medium, name, log, held, cancel)
     except LogDamagedError:
-        if damaged == "raise":
-            raise
-        if damaged == "resync":
+        if damaged in _READ_ON:
             start = record.CHAIN_START
             yield from _singly(resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel))
+        if damaged in _RAISED:
+            raise
         return
-    if after > 0 and damaged != "resync":  # which may find any `seq` anywhere
+    if after > 0 and damaged not in _READ_ON:  # which may find any `seq` anywhere
         scan.skip_to(after)
     yield from scan.runs()
-    if damaged == "raise":
-        scan.raise_damage()
-    elif damaged == "resync":
+    if damaged in _READ_ON:
         yield from _singly(scan.resync())
+    if damaged in _RAISED:
+        scan.raise_damage()
 
 
 def _singly(events: Iterator[Event]) -> Iterator[list[Event]]:

@@ -342,6 +342,7 @@ def test_stat_shows_the_header_and_who_refers_to_it(cli: Cli, photo: Path) -> No
             {"session": name, "seq": 1, "pointer": "/file", "reference": record["reference"]}
             for name in ("s-1", "s-2")
         ],
+        "uses_complete": True,
     }
 
 
@@ -355,6 +356,23 @@ def test_stat_of_a_lost_object_still_says_who_needs_it(cli: Cli, photo: Path) ->
     assert ran.status == 3
     assert "session s-1, event 1, /file" in ran.text
     assert ran.message.startswith("attachstore: object-missing: ")
+
+
+def test_stat_does_not_count_what_it_could_not_read(cli: Cli, photo: Path) -> None:
+    record = cli.run("put", photo, "--session", "s-1", "--json").record
+    cli.run("put", photo, "--session", "s-2")
+    digest = record["reference"]["$attach"]["digest"]
+    log = cli.store / "sessions" / "s-1" / "log.jsonl"
+    log.write_bytes(log.read_bytes().replace(b'"$attach"', b'"$att\0ch"'))
+
+    people, programs = cli.run("stat", digest), cli.run("--json", "stat", digest)
+
+    assert people.status == programs.status == 4
+    assert "at least 1 time;" in people.text
+    assert "session s-2, event 1" in people.text
+    assert people.message.startswith("attachstore: log-damaged: session 's-1' ")
+    assert (programs.record["verified"], programs.record["uses_complete"]) == (True, False)
+    assert [use["session"] for use in programs.record["uses"]] == ["s-2"]
 
 
 def test_stat_without_ref_shows_the_store_and_what_its_file_system_promises(
