@@ -16,6 +16,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from attachstore.arguments import check_int
 from attachstore.daemon import DaemonThread, insisting
 from attachstore.errors import ResourceExhaustedError
 
@@ -31,6 +32,7 @@ class Pool:
     """
 
     def __init__(self, name: str, threads_max: int) -> None:
+        check_int("threads_max", threads_max, 1)  # a job that no thread takes is waited for
         self._name = name
         self._threads_max = threads_max
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

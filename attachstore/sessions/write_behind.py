@@ -213,13 +213,12 @@ class WriteBehind:
 
         With the batch that failed, so that what of it did reach the log is not written again.
         """
+        self._check_adopts(other)  # one of two that adopt each other is not sealed: none waits
         await self._order.acquire()
         try:
             await other._order.acquire()
             try:
-                if self._queue or self._sealed or not other._sealed or self._id != other._id:
-                    message = "only a session without waiting events adopts those of a closed one"
-                    raise ValueError(message)
+                self._check_adopts(other, waiting=len(self._queue))
                 self._attempt, other._attempt = other._attempt, None
                 self._began = self._written - (self._attempt.landed if self._attempt else 0)
                 count = len(other._queue)
@@ -234,6 +233,12 @@ class WriteBehind:
                 other._order.release()
         finally:
             self._order.release()
+
+    def _check_adopts(self, other: WriteBehind, *, waiting: int = 0) -> None:
+        """Sealed queues stay sealed."""
+        if waiting or self._sealed or not other._sealed or self._id != other._id:
+            message = "only a session without waiting events adopts those of a closed one"
+            raise ValueError(message)
 
     async def forget(self) -> None:
         """Give up what is queued, after the write that runs now. For a log that is deleted."""
