@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from attachstore.arguments import check_int
 from attachstore.objects.store import ObjectStore
 from attachstore.replay import (
     ExportReport,
@@ -40,6 +41,8 @@ class Readback:
         session_id: str,
         at: int | None,
     ) -> None:
+        if at is not None:
+            check_int("at", at, 0)
         self._worker = worker
         self._logs = logs
         self._objects = objects

@@ -22,6 +22,7 @@ from enum import StrEnum
 
 import msgspec
 
+from attachstore.arguments import check_int
 from attachstore.errors import (
     AttachstoreError,
     HeaderMismatchError,
@@ -102,9 +103,8 @@ def replay(
         SessionMissingError, LogDamagedError, UnavailableError: about the log itself.
         SequenceConflictError: after the last event, if `at` is beyond it.
     """
-    if at is not None and at < 0:
-        message = f"at must be 0 or more: {at}"
-        raise ValueError(message)
+    if at is not None:
+        check_int("at", at, 0)
     events = logs.runs(session_id, damaged=damaged, cancel=cancel)
     steps = _steps(events, resolver or Resolver(objects), at, cancel)
     return steps if at is None else _up_to(at, steps, logs, session_id, cancel)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import msgspec
 
@@ -46,6 +47,18 @@ class Head:
     def line(self) -> int:
         """Of the last event; the header is line 1."""
         return self.seq + 1
+
+
+def pair_of(event: object) -> tuple[str, object]:
+    """One of several events, given as (type, data). Raises TypeError: text would do, too."""
+    found = type(event).__name__
+    if isinstance(event, tuple | list):
+        pair = cast("Sequence[Any]", event)
+        if len(pair) == 2:  # noqa: PLR2004 - a pair
+            return pair[0], pair[1]
+        found += f" of {len(pair)}"
+    message = f"each event is a pair (type, data), not {found}"
+    raise TypeError(message)
 
 
 def draft(

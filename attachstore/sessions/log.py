@@ -34,7 +34,15 @@ from attachstore.errors import (
 )
 from attachstore.reference import Reference
 from attachstore.sessions import record
-from attachstore.sessions.draft import EVENT_BYTES_MAX, Draft, Head, draft, events_of, place
+from attachstore.sessions.draft import (
+    EVENT_BYTES_MAX,
+    Draft,
+    Head,
+    draft,
+    events_of,
+    pair_of,
+    place,
+)
 from attachstore.sessions.event import Event, SessionHeader, SessionView
 from attachstore.sessions.medium import Claim, LogReader, LogWriter, RestingWriter, SessionMedium
 from attachstore.sessions.names import SessionName
@@ -112,7 +120,7 @@ class SessionLog:
         self, events: Iterable[tuple[str, object]], *, after: int | None = None
     ) -> list[Event]:
         """Add (type, data) pairs as one contiguous batch with one sync, all or none of them."""
-        return self.append_drafts([self.draft(*event) for event in events], after=after)
+        return self.append_drafts([self.draft(*pair_of(event)) for event in events], after=after)
 
     def draft(self, type: str, data: object) -> Draft:  # noqa: A002
         """Check and encode an event now. Raises InvalidEventError, EventTooLargeError."""

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from attachstore.arguments import check_int
 from attachstore.errors import SessionExistsError, SessionMissingError, StorageReadOnlyError
 from attachstore.reference import Reference
 from attachstore.sessions import record
@@ -185,9 +186,8 @@ class SessionLogs(ReadableLogs):
         Raises SessionMissingError, SessionExistsError, LogDamagedError (before the fork point),
         SequenceConflictError (the parent has no event `at`).
         """
-        if at is not None and at < 0:
-            message = f"a fork point is 0 or the seq of an event: {at}"
-            raise ValueError(message)
+        if at is not None:
+            check_int("at", at, 0)
         self._check_open()
         parent, child = SessionName.of(session_id), SessionName.of(id)
         held = self._held.get(parent.segment)

@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections.abc import Generator, Iterator
 
+from attachstore.arguments import check_int
 from attachstore.sessions.event import Event, SessionSummary, SessionView
 from attachstore.sessions.listing import summaries
 from attachstore.sessions.log import SessionLog, State
@@ -61,6 +62,7 @@ class ReadableLogs:
         if damaged not in {"raise", "stop", "resync"}:
             message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
             raise ValueError(message)
+        check_int("after", after, 0)
         name = SessionName.of(session_id)
         self._check_open()
         held = self._held.get(name.segment)

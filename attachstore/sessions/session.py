@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Self
 
+from attachstore.arguments import check_int
 from attachstore.reference import Reference
+from attachstore.sessions.draft import pair_of
 from attachstore.sessions.event import Event, SessionHeader
 from attachstore.sessions.session_writer import SessionWriter
 
@@ -94,9 +96,8 @@ class Session:
         self, events: Iterable[tuple[str, object]], *, after: int | None = None
     ) -> list[Event]:
         """Add (type, data) pairs as one contiguous batch with one sync. Raises as `append`."""
-        return await self._writer.append(
-            [self._writer.log.draft(*event) for event in events], after
-        )
+        drafts = [self._writer.log.draft(*pair_of(event)) for event in events]
+        return await self._writer.append(drafts, after)
 
     async def attach(
         self,
@@ -112,6 +113,8 @@ class Session:
         Raises as `Store.attach` and `append`. If the append fails, the object stays,
         unreferenced.
         """
+        if after is not None:
+            check_int("after", after, 0)
         committed = await self._put(source, name=name, declared=declared)
         return await self.append(type, {"file": committed.reference}, after=after)
 

@@ -21,6 +21,7 @@ import os
 import weakref
 from collections.abc import Sequence
 
+from attachstore.arguments import check_int
 from attachstore.errors import LogPoisonedError
 from attachstore.sessions.attempt import Attempt
 from attachstore.sessions.conflict import append_over_conflicts
@@ -91,7 +92,8 @@ class SessionWriter:
 
     async def append(self, drafts: Sequence[Draft], after: int | None) -> list[Event]:
         self._check_open()
-
+        if after is not None:
+            check_int("after", after, 0)
         try:
             return await self._appends.append(drafts, after)
         finally:

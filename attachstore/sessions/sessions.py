@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from attachstore.arguments import check_int
 from attachstore.reference import Reference
 from attachstore.sessions.event import (
     Event,
@@ -144,6 +145,7 @@ class Sessions:
 
         Raises SessionMissingError.
         """
+        check_int("after", after, 0)  # now, not at the first event
         return self._worker.iterate_runs(
             lambda cancel: self._logs.runs(session_id, after=after, damaged=damaged, cancel=cancel)
         )

@@ -325,7 +325,7 @@ class SessionDamageConformance:
 
         with pytest.raises(SequenceConflictError):
             logs.fork("s-1", at=2, id="s-2")
-        with pytest.raises(ValueError, match="fork point"):
+        with pytest.raises(ValueError, match="at must be"):
             logs.fork("s-1", at=-1, id="s-2")
         assert [summary.id for summary in logs.list()] == ["s-1"]
         logs.create("s-2")
