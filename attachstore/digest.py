@@ -12,6 +12,7 @@ from typing import Self
 
 from blake3 import blake3
 
+from attachstore.arguments import check_kind
 from attachstore.cores import usable_cores
 from attachstore.errors import InvalidReferenceError
 
@@ -25,6 +26,7 @@ HASH_THREADS_MAX = 4
 """For one object: others may be hashed meanwhile."""
 
 _HEX_64 = re.compile(r"[0-9a-f]{64}")
+_HEX = re.compile(r"[0-9a-f]{0,64}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,6 +54,7 @@ class Digest:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read the written form, `blake3:<64 hex>`. Raises InvalidReferenceError."""
+        check_kind("a written digest", text, str, "text")
         algorithm, _, hex_digits = text.partition(":")
         if algorithm == ALGORITHM:
             try:
@@ -64,6 +67,19 @@ class Digest:
 
     def __str__(self) -> str:
         return f"{ALGORITHM}:{self.hex}"
+
+
+def hex_prefix(text: str) -> str:
+    """The digits with which digests begin, `blake3:` before them or not; maybe none.
+
+    Raises TypeError, ValueError.
+    """
+    check_kind("a prefix", text, str, "text")
+    digits = text.removeprefix(f"{ALGORITHM}:")
+    if not _HEX.fullmatch(digits):
+        message = f"a prefix is up to 64 lower-case hex digits, not {text[:80]!a}"
+        raise ValueError(message)
+    return digits
 
 
 def _is_panic(kind: type[BaseException] | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Generator
 from itertools import chain
 from pathlib import Path
@@ -59,26 +60,29 @@ class Readback:
 
         return self._worker.iterate_runs(start)
 
-    async def export(self, directory: Path) -> ExportReport:
+    async def export(self, directory: str | os.PathLike[str]) -> ExportReport:
         """As `Store.export`."""
+        target = Path(directory)
 
         def run(cancel: CancelFlag) -> ExportReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)
             check_at(view, self._at)
             steps = chain.from_iterable(self._replay("raise", cancel))
-            return export(steps, directory, view, self._objects, at=self._at, cancel=cancel)
+            return export(steps, target, view, self._objects, at=self._at, cancel=cancel)
 
         return await self._worker.run(run)
 
-    async def write_page(self, path: Path) -> PageReport:
+    async def write_page(self, path: str | os.PathLike[str]) -> PageReport:
         """As `Store.write_page`."""
         from attachstore.replay.page import write_page  # noqa: PLC0415 - most readers want none
+
+        target = Path(path)
 
         def run(cancel: CancelFlag) -> PageReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)
             check_at(view, self._at)
             steps = chain.from_iterable(self._replay("resync", cancel))
-            return write_page(steps, path, view, self._objects, at=self._at, cancel=cancel)
+            return write_page(steps, target, view, self._objects, at=self._at, cancel=cancel)
 
         return await self._worker.run(run)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self, cast
 
+from attachstore.arguments import check_int, check_kind
 from attachstore.digest import Digest
 from attachstore.errors import InvalidNameError, InvalidReferenceError
 
@@ -46,6 +47,9 @@ class Reference:
     name: str | None = None
 
     def __post_init__(self) -> None:
+        if type(self.digest) is not Digest or type(self.size) is not int:  # cheap: logs hold many
+            check_kind("digest", self.digest, Digest)
+            check_int("size", self.size, 0)
         if not 0 <= self.size <= SIZE_BYTES_MAX:
             message = f"size must be 0 to 2**63-1 bytes: {self.size}"
             raise ValueError(message)
@@ -54,7 +58,8 @@ class Reference:
             raise ValueError(message)
         for field in ("width", "height", "frames", "pages"):
             value = getattr(self, field)
-            if value is not None and not 0 < value <= SIZE_BYTES_MAX:
+            if value is not None and (type(value) is not int or not 0 < value <= SIZE_BYTES_MAX):
+                check_int(field, value, 0)
                 message = f"{field} must be positive: {value}"
                 raise ValueError(message)
         if self.name is not None:

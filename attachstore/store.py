@@ -10,6 +10,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Self
 
 from attachstore import layout
@@ -17,10 +18,11 @@ from attachstore.admission import AdmissionPolicy
 from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
 from attachstore.admitting import admitted, admitted_together, close_all, gathered
+from attachstore.arguments import check_kind
 from attachstore.attach import Attacher, Claim, ReferenceConfirmer
 from attachstore.attachment import Attachment
 from attachstore.closing import Closing
-from attachstore.digest import Digest
+from attachstore.digest import Digest, hex_prefix
 from attachstore.disk import Disk, ReadOnlyDisk, WeakDisk
 from attachstore.errors import StorageReadOnlyError
 from attachstore.objects.filesystem import FilesystemBackend
@@ -123,6 +125,7 @@ class Store:
             StoreVersionError: a newer attachstore made it.
             StoreLayoutError: it is damaged, or its sessions are elsewhere than asked for.
         """
+        _check_kinds(policy, emit, intake, sessions)
         if disk is None:
             disk = ReadOnlyDisk() if read_only else WeakDisk() if weak_durability else Disk()
         store = cls(
@@ -278,9 +281,10 @@ class Store:
     def list(self, prefix: str = "") -> AsyncGenerator[Digest]:
         """Yield every object's digest that starts with `prefix`, in ascending order.
 
-        By name alone; nothing is verified.
+        By name alone; nothing is verified. A prefix may be written as `resolve` takes it.
         """
-        return self._worker.iterate(lambda _cancel: self.objects.digests(prefix))
+        digits = hex_prefix(prefix)
+        return self._worker.iterate(lambda _cancel: self.objects.digests(digits))
 
     def uses(self, reference: Reference | Digest) -> AsyncGenerator[Use]:
         """Yield every place in every session log that refers to the object. Reads all logs.
@@ -321,7 +325,7 @@ class Store:
         return self.readback(session_id, at=at).steps(lenient=lenient)
 
     async def export(
-        self, session_id: str, directory: Path, *, at: int | None = None
+        self, session_id: str, directory: str | os.PathLike[str], *, at: int | None = None
     ) -> ExportReport:
         """Write the session's attachments under safe, unique names, with a manifest.
 
@@ -331,7 +335,9 @@ class Store:
         """
         return await self.readback(session_id, at=at).export(directory)
 
-    async def write_page(self, session_id: str, path: Path, *, at: int | None = None) -> PageReport:
+    async def write_page(
+        self, session_id: str, path: str | os.PathLike[str], *, at: int | None = None
+    ) -> PageReport:
         """Write the session as one self-contained HTML page, damage and all.
 
         Events behind damage are shown as what they are: not proven by the chain.
@@ -384,3 +390,10 @@ class Store:
         check = DeepCheck(self.policy, self._pool or IN_PROCESS)
         scanner = Scanner(self.root, self.objects, self.logs, self._disk, check)
         return await self._worker.run(scanner.scan, request, store_id)
+
+
+def _check_kinds(policy: object, emit: object, intake: object, sessions: object) -> None:
+    check_kind("policy", policy, (AdmissionPolicy, NoneType), "an AdmissionPolicy")
+    check_kind("emit", emit, (EmitPolicy, NoneType), "an EmitPolicy")
+    check_kind("intake", intake, (bool, IntakePolicy), "True, False or an IntakePolicy")
+    check_kind("sessions", sessions, (str, NoneType), "the name of a medium")

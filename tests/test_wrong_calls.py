@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attachstore import EmitPolicy, Store, blocking
+from attachstore import Digest, EmitPolicy, IntakePolicy, Reference, Store, blocking
 
 
 @pytest.fixture
@@ -99,3 +99,124 @@ async def test_events_are_pairs_of_type_and_data(store: Store, events: Any) -> N
 
     assert session.head == 0
     assert len(await session.append_many([("a", 1), ["b", 2]])) == 2  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"policy": {}},
+        {"policy": {"bytes_max": 5}},
+        {"emit": True},
+        {"emit": 0},
+        {"intake": 5},
+        {"intake": None},
+        {"intake": {}},
+        {"sessions": 5},
+        {"event_bytes_max": 5.0},
+        {"event_bytes_max": "5"},
+    ],
+)
+def test_a_setting_is_of_its_kind(tmp_path: Path, setting: dict[str, Any]) -> None:
+    for opener in (Store.open, blocking.Store.open):
+        with pytest.raises(TypeError, match=next(iter(setting))):
+            opener(tmp_path / "store", **setting)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"idle_s": -1},
+        {"idle_s": float("nan")},
+        {"burst_s": -0.1},
+        {"object_bytes_max": 0},
+        {"file_bytes": -1},
+    ],
+)
+def test_limits_of_the_intake_are_limits(limit: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="at least"):
+        IntakePolicy(**limit)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"digest": "blake3:" + "0" * 64},
+        {"digest": None},
+        {"size": 5.0},
+        {"size": True},
+        {"size": "5"},
+        {"width": 1.5},
+        {"pages": True},
+        {"media_type": None},
+    ],
+)
+def test_a_reference_has_fields_of_their_kinds(field: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {"digest": Digest.of(b"text!"), "size": 5, "media_type": "text/plain"}
+    with pytest.raises(TypeError, match=r"digest is|size is|width is|pages is|expected string"):
+        Reference(**{**fields, **field})
+
+
+@pytest.mark.parametrize("text", [5, None, b"blake3:"])
+def test_a_written_digest_is_text(text: Any) -> None:
+    with pytest.raises(TypeError, match="is text, not"):
+        Digest.parse(text)
+
+
+async def test_digests_are_listed_by_a_prefix_as_written(store: Store) -> None:
+    digest = (await store.attach(b"text")).digest
+    for prefix in ("", "blake3:", digest.hex[:2], f"blake3:{digest.hex[:2]}", str(digest)):
+        assert [found async for found in store.list(prefix)] == [digest]
+    wrong: list[Any] = ["g", digest.hex[:2].upper() + "A", "sha256:00", "blake3:blake3:", "0" * 65]
+    for prefix in wrong:
+        with pytest.raises(ValueError, match="lower-case hex"):
+            store.list(prefix)
+    for prefix in (5, None, b"00"):
+        with pytest.raises(TypeError, match="is text, not"):
+            store.list(prefix)  # type: ignore[arg-type]
+
+
+async def test_places_to_write_to_may_be_text(store: Store, tmp_path: Path) -> None:
+    reference = await store.attach(b"text", name="a.txt")
+    async with await store.sessions.create("s-1") as session:
+        await session.append("message", reference)
+
+    report = await store.write_page("s-1", str(tmp_path / "page.html"))
+    exported = await store.export("s-1", str(tmp_path / "files"))
+    wrong: list[Any] = [5, None, b"page"]
+    for place in wrong:
+        with pytest.raises(TypeError):
+            await store.write_page("s-1", place)
+        with pytest.raises(TypeError):
+            await store.export("s-1", place)
+
+    assert report.path == tmp_path / "page.html"
+    assert report.path.is_file()
+    assert exported.files == 1
+
+
+async def test_stores_are_no_sessions(store: Store, tmp_path: Path) -> None:
+    session = await store.sessions.create("s-1")
+    await session.append("message", 1)
+    for wrong in (store, session, "s-1", 0, store.logs):
+        with pytest.raises(TypeError, match="into is `sessions` of an open store, not"):
+            await store.sessions.fork("s-1", id="s-2", into=wrong)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="of is `sessions` of an open store, not"):
+            await store.sessions.divergence("s-1", "s-1", of=wrong)  # type: ignore[arg-type]
+    for wrong in (None, store, "s-1"):
+        with pytest.raises(TypeError, match="is a Session, not"):
+            await session.adopt(wrong)  # type: ignore[arg-type]
+
+
+def test_stores_are_no_sessions_in_scripts(tmp_path: Path) -> None:
+    with blocking.Store.open(tmp_path / "store") as store:
+        session = store.sessions.create("s-1")
+        session.append("message", 1)
+        for wrong in (store, session, "s-1", 0):
+            with pytest.raises(TypeError, match="into is `sessions` of an open store, not"):
+                store.sessions.fork("s-1", id="s-2", into=wrong)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="of is `sessions` of an open store, not"):
+                store.sessions.divergence("s-1", "s-1", of=wrong)  # type: ignore[arg-type]
+        for wrong in (None, store, "s-1"):
+            with pytest.raises(TypeError, match="is a Session, not"):
+                session.adopt(wrong)  # type: ignore[arg-type]

@@ -156,10 +156,14 @@ class Store:
     ) -> Generator[Step]:
         return self._loop.each(self._store.replay(session_id, at=at, lenient=lenient))
 
-    def export(self, session_id: str, directory: Path, *, at: int | None = None) -> ExportReport:
+    def export(
+        self, session_id: str, directory: str | os.PathLike[str], *, at: int | None = None
+    ) -> ExportReport:
         return self._loop.wait(self._store.export(session_id, directory, at=at))
 
-    def write_page(self, session_id: str, path: Path, *, at: int | None = None) -> PageReport:
+    def write_page(
+        self, session_id: str, path: str | os.PathLike[str], *, at: int | None = None
+    ) -> PageReport:
         return self._loop.wait(self._store.write_page(session_id, path, at=at))
 
     def scan(
@@ -218,10 +222,10 @@ class Readback:
     def steps(self, *, lenient: bool = False) -> Generator[Step]:
         return self._loop.each(self._readback.steps(lenient=lenient))
 
-    def export(self, directory: Path) -> ExportReport:
+    def export(self, directory: str | os.PathLike[str]) -> ExportReport:
         return self._loop.wait(self._readback.export(directory))
 
-    def write_page(self, path: Path) -> PageReport:
+    def write_page(self, path: str | os.PathLike[str]) -> PageReport:
         return self._loop.wait(self._readback.write_page(path))
 
 

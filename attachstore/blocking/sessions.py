@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from attachstore import store as asynchronous
+from attachstore.arguments import check_kind
 from attachstore.blocking.loop import Loop
 from attachstore.sessions import prepared_session as asynchronous_prepared
 from attachstore.sessions import sessions as asynchronous_sessions
@@ -88,6 +89,7 @@ class Session:
         self._loop.wait(self._session.flush())
 
     def adopt(self, closed: Session) -> None:
+        check_kind("what is adopted", closed, Session)
         self._loop.wait(self._session.adopt(closed._session))
 
     def close(self) -> None:
@@ -132,7 +134,8 @@ class Sessions:
         self._sessions = sessions
 
     @staticmethod
-    def _parts(of: Sessions) -> tuple[Loop, asynchronous_sessions.Sessions]:
+    def _parts(name: str, of: Sessions) -> tuple[Loop, asynchronous_sessions.Sessions]:
+        check_kind(name, of, Sessions, "`sessions` of an open store")
         return of._loop, of._sessions
 
     def create(
@@ -176,7 +179,7 @@ class Sessions:
     def divergence(
         self, session_id: str, other_id: str, *, of: Sessions | None = None
     ) -> Divergence:
-        _, other = self._parts(of or self)
+        _, other = self._parts("of", self if of is None else of)
         return self._loop.wait(self._sessions.divergence(session_id, other_id, of=other))
 
     def fork(
@@ -188,7 +191,7 @@ class Sessions:
         meta: Mapping[str, Any] | None = None,
         into: Sessions | None = None,
     ) -> Session:
-        loop, target = self._parts(into or self)
+        loop, target = self._parts("into", self if into is None else into)
         work = self._sessions.fork(session_id, id=id, at=at, meta=meta, into=target)
         return Session(loop, self._loop.wait(work))
 

@@ -10,6 +10,8 @@ from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import human_size
 from attachstore.errors import StoreLayoutError
 
+_DIGITS_MAX = 64
+
 
 @click.command(
     "ls",
@@ -25,7 +27,7 @@ def command(invocation: Invocation, prefix: str) -> int:
     Nothing is read but names and sizes; `stat` and `scan` verify.
     """
     digits = prefix.removeprefix("blake3:")
-    if digits.strip("0123456789abcdef"):
+    if digits.strip("0123456789abcdef") or len(digits) > _DIGITS_MAX:
         raise click.UsageError(f"{prefix!a} is no beginning of a digest")
     return invocation.run(lambda: _ls(invocation, digits))
 

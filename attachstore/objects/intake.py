@@ -57,6 +57,12 @@ class IntakePolicy:
     file_bytes: int = 8 << 20
     """Of one intake file; there are two at most, and one that is kept for later."""
 
+    def __post_init__(self) -> None:
+        sizes = self.object_bytes_max, self.file_bytes
+        if not (self.burst_s >= 0 and self.idle_s >= 0 and min(sizes) >= 1):  # NaN is not, either
+            message = f"waits are at least 0 and sizes at least 1: {self}"
+            raise ValueError(message)
+
 
 @dataclass(slots=True)
 class _Filling:

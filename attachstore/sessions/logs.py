@@ -64,6 +64,7 @@ class SessionLogs(ReadableLogs):
         event_bytes_max: int = EVENT_BYTES_MAX,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        check_int("event_bytes_max", event_bytes_max, 1)
         if not 0 < event_bytes_max <= record.LINE_BYTES_MAX:
             message = f"event_bytes_max must be 1 to {record.LINE_BYTES_MAX}: {event_bytes_max}"
             raise ValueError(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any, Protocol, Self
 
-from attachstore.arguments import check_int
+from attachstore.arguments import check_int, check_kind
 from attachstore.reference import Reference
 from attachstore.sessions.draft import pair_of
 from attachstore.sessions.event import Event, SessionHeader
@@ -158,6 +158,7 @@ class Session:
         and not written again. Raises ValueError unless `closed` is closed, of the same session,
         and nothing waits here.
         """
+        check_kind("what is adopted", closed, Session)
         await self._writer.adopt(closed._writer)
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from attachstore.arguments import check_int
+from attachstore.arguments import check_int, check_kind
 from attachstore.reference import Reference
 from attachstore.sessions.event import (
     Event,
@@ -41,6 +41,8 @@ from attachstore.sessions.session_writer import SessionWriter
 from attachstore.sessions.snapshot import SessionSnapshot
 from attachstore.sessions.write_behind import EmitPolicy
 from attachstore.threads import CancelFlag, Worker
+
+_SESSIONS = "`sessions` of an open store"
 
 
 class Supply(Protocol):
@@ -189,6 +191,8 @@ class Sessions:
         `seq` is 0 if they have none. Their headers may be lost. The other may be one `of` another
         open store, on whatever medium. Raises SessionMissingError.
         """
+        if of is not None:
+            check_kind("of", of, Sessions, _SESSIONS)
         return await self._divergence(self if of is None else of, session_id, other_id)
 
     async def _divergence(self, of: Sessions, session_id: str, other_id: str) -> Divergence:
@@ -218,6 +222,8 @@ class Sessions:
         ObjectCorruptError, HeaderMismatchError: an event refers to what cannot be brought along.
         """
         self._check_open()
+        if into is not None:
+            check_kind("into", into, Sessions, _SESSIONS)
         if into is not None and into is not self:
             return await self._fork_into(into, session_id, id=id, at=at, meta=meta)
 

@@ -423,6 +423,8 @@ def test_ls_takes_the_beginning_of_a_digest(cli: Cli, photo: Path, note: Path) -
 
     for prefix in (digest[7:10], digest[:10], digest):
         assert cli.run("ls", prefix).text.split()[0] == digest
+    for prefix in ("4F", "blake3:x", digest + "0"):
+        assert cli.run("ls", prefix).status == 2
 
 
 def test_an_empty_store_lists_nothing(cli: Cli) -> None:
