@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attachstore.cli.command import Command, limits
+from attachstore.cli.command import PATH, Command, limits
 from attachstore.cli.exit_status import status_of_items
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import dimensions, plural, visible
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         "attachstore check upload --type image/png --json | jq .findings",
     ],
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=PATH)
 @click.option("--name", help="Label that would be kept instead of the file's own name.")
 @click.option("--type", "media_type", help="Media type the bytes must turn out to have.")
 @limits

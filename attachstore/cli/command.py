@@ -16,6 +16,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
+PATH = click.Path(readable=False)
+"""A path that the parser does not look at. What reads it or writes it tells what is wrong with it,
+and the other files that were given go their way.
+"""
+
 
 class Command(click.Command):
     """A command that shows examples, keeps limits apart, and takes --json itself too."""

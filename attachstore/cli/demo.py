@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from attachstore.cli.command import Command
+from attachstore.cli.command import PATH, Command
 from attachstore.cli.exit_status import ExitStatus
 from attachstore.cli.invocation import Invocation, pass_invocation
 
@@ -21,14 +21,14 @@ PAGE = "demo.html"
     short_help="Run the whole line on sample files.",
     examples=["attachstore demo", "attachstore demo ~/photos/holiday.jpg report.pdf"],
 )
-@click.argument("files", nargs=-1, metavar="[FILE...]", type=click.Path())
+@click.argument("files", nargs=-1, metavar="[FILE...]", type=PATH)
 @click.option(
     "--html",
     "page",
     default=PAGE,
     show_default=True,
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="The page to write.",
 )
 @pass_invocation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attachstore.cli.command import Command
+from attachstore.cli.command import PATH, Command
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import Output, human_size
 from attachstore.cli.refs import digest_of, ref_argument, resolve
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "-o",
     "--output",
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="Write to FILE, whole or not at all, instead of standard output.",
 )
 @pass_invocation

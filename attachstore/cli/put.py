@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attachstore.cli.appending import open_session
-from attachstore.cli.command import Command, complete_session, limits
+from attachstore.cli.command import PATH, Command, complete_session, limits
 from attachstore.cli.exit_status import status_of_items
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import plural
@@ -45,7 +45,7 @@ class Labels:
         "attachstore put photo.jpg --json | jq -c .reference",
     ],
 )
-@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=click.Path())
+@click.argument("files", nargs=-1, required=True, metavar="FILE...|-", type=PATH)
 @click.option(
     "--session",
     metavar="ID",

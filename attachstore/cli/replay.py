@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from attachstore.cli.command import Command, complete_session
+from attachstore.cli.command import PATH, Command, complete_session
 from attachstore.cli.exit_status import ExitStatus, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import Output, human_size, plural, visible
@@ -45,14 +45,14 @@ _STATUSES = {
 @click.option(
     "--export",
     "directory",
-    type=click.Path(),
+    type=PATH,
     metavar="DIR",
     help="Write the attachments into DIR, new or empty, under safe names, with a manifest.",
 )
 @click.option(
     "--html",
     "page",
-    type=click.Path(),
+    type=PATH,
     metavar="FILE",
     help="Write one self-contained page: timeline, thumbnails, outcomes.",
 )

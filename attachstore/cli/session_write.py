@@ -12,7 +12,7 @@ import click
 
 from attachstore.cli import standard_input
 from attachstore.cli.appending import open_session
-from attachstore.cli.command import Command, complete_session, limits
+from attachstore.cli.command import PATH, Command, complete_session, limits
 from attachstore.cli.exit_status import status_of_items
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import human_size, visible
@@ -45,7 +45,7 @@ _STDIN_FACTOR = 8  # a character may stand there as \\u0041, six times as long a
     "files",
     multiple=True,
     metavar="FILE",
-    type=click.Path(),
+    type=PATH,
     help="Attach FILE; its reference goes into the data under `attachments`. Repeatable.",
 )
 @click.option(
