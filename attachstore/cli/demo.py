@@ -36,10 +36,10 @@ def command(invocation: Invocation, files: tuple[str, ...], page: str) -> int:
     """Attach sample files, and FILEs of your own, to a session; fork it, delete the
     parent, replay the fork, scan the store, and leave a page to look at.
 
-    The store is ./demo-store, or --store, and is made afresh: an earlier demo's is removed, any
-    other directory is refused.
+    The store is ./demo-store, or --store, and is made afresh: an earlier demo's is removed. Any
+    other directory is refused, and so is one with anything in it that the demo did not make.
     """
-    from attachstore.cli.demo_store import make_way
+    from attachstore.cli.demo_store import make_way, take_stock
     from attachstore.cli.demo_story import tell
 
     root = Path(str(invocation.flags.get("store") or STORE))
@@ -47,7 +47,10 @@ def command(invocation: Invocation, files: tuple[str, ...], page: str) -> int:
     make_way(root)
     with tempfile.TemporaryDirectory(prefix="attachstore-demo-") as directory:
         own, samples = [Path(file) for file in files], Path(directory)
-        numbers = invocation.run(lambda: tell(invocation, own, Path(page), samples))
+        try:
+            numbers = invocation.run(lambda: tell(invocation, own, Path(page), samples))
+        finally:
+            take_stock(root)
     if not numbers.clean or set(numbers.outcomes) != {"ok"}:
         return ExitStatus.FAILED
     return ExitStatus.PARTLY_DONE if numbers.refused else ExitStatus.DONE

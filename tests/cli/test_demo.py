@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from attachstore.admission import samples
+from attachstore.cli.demo_store import MARKER
 from tests.cli.running import Cli
 
 
@@ -14,6 +16,16 @@ from tests.cli.running import Cli
 def short_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """12 MB of text take half a second to make; every other run may have less."""
     monkeypatch.setattr(samples, "TOOL_OUTPUT_BYTES", 1_200_000)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store that a demo has left; it may be copied."""
+    place = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(samples, "TOOL_OUTPUT_BYTES", 1_200_000)
+        assert Cli(place / "store", {}).run("demo", "--html", place / "page.html").status == 0
+    return place / "store"
 
 
 def test_the_demo_runs_the_whole_line_and_leaves_a_page(cli: Cli, tmp_path: Path) -> None:
@@ -103,6 +115,55 @@ def test_the_demo_removes_nothing_that_it_did_not_make(
     assert ran.status == 6
     assert ran.message.startswith("attachstore: destination-refused: ")
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["session", "object", "event", "kept", "link", "killed"])
+def test_what_was_done_in_the_demos_store_is_not_removed(
+    cli: Cli, made: Path, photo: Path, kind: str
+) -> None:
+    """It is a store as any other, and its name is one that people remember."""
+    shutil.copytree(made, cli.store)
+    if kind == "session":
+        cli.run("session", "append", "mine", stdin=b"{}")
+    elif kind == "object":
+        cli.run("put", photo)
+    elif kind == "event":
+        cli.run("session", "append", "demo-fork", stdin=b"{}")
+    elif kind == "kept":
+        (cli.store / "quarantine/kept").write_bytes(b"bad bytes")
+    elif kind == "link":
+        (cli.store / "objects/link").symlink_to(photo.parent)
+    else:
+        (cli.store / MARKER).write_bytes(b"")
+    before = sorted(cli.store.rglob("*"))
+
+    ran = cli.run("demo")
+
+    assert ran.status == 6
+    assert ran.message.startswith("attachstore: destination-refused: nothing was written there: ")
+    assert "remove it yourself to go on" in ran.message
+    assert sorted(cli.store.rglob("*")) == before
+
+
+def test_looking_at_the_demos_store_does_not_keep_it(cli: Cli, made: Path) -> None:
+    shutil.copytree(made, cli.store)
+    for command in (["scan"], ["replay", "demo-fork"], ["session", "list"], ["stat"]):
+        cli.run(*command)
+    cli.run("session", "append", "demo-fork", "--after", 1, stdin=b"{}")
+
+    assert cli.run("demo").status == 0
+
+
+@pytest.mark.parametrize("medium", ["jsonl", "sqlite"])
+def test_a_demo_that_fails_may_run_again(
+    cli: Cli, note: Path, monkeypatch: pytest.MonkeyPatch, medium: str
+) -> None:
+    monkeypatch.setenv("ATTACHSTORE_SESSIONS", medium)
+
+    assert cli.run("demo", "--html", note).status == 6, "its page is somebody's file"
+    assert cli.run("demo").status == 0
+    assert cli.run("replay", "demo-fork").status == 0
+    assert cli.run("demo").status == 0
 
 
 def test_an_empty_directory_may_become_the_demos(cli: Cli) -> None:
