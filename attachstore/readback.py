@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attachstore.arguments import check_int
+from attachstore.errors import LogDamagedError
 from attachstore.objects.store import ObjectStore
 from attachstore.replay import (
     ExportReport,
@@ -19,6 +20,7 @@ from attachstore.replay import (
     replay,
     strict,
 )
+from attachstore.sessions.event import SessionView, view_without_header
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.reading import Damaged
 from attachstore.threads import CancelFlag, Worker
@@ -79,12 +81,22 @@ class Readback:
         target = Path(path)
 
         def run(cancel: CancelFlag) -> PageReport:
-            view = self._logs.inspect(self._session_id, cancel=cancel)
+            view = self._view(cancel)
             check_at(view, self._at)
             steps = chain.from_iterable(self._replay("resync", cancel))
             return write_page(steps, target, view, self._objects, at=self._at, cancel=cancel)
 
         return await self._worker.run(run)
+
+    async def view(self) -> SessionView:
+        """As `Sessions.inspect`; of a damaged header it says that, instead of raising it."""
+        return await self._worker.run(self._view)
+
+    def _view(self, cancel: CancelFlag) -> SessionView:
+        try:
+            return self._logs.inspect(self._session_id, cancel=cancel)
+        except LogDamagedError as error:
+            return view_without_header(error)
 
     def _replay(self, damaged: Damaged, cancel: CancelFlag) -> Generator[list[Step]]:
         return replay(

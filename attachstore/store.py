@@ -315,7 +315,8 @@ class Store:
 
         Strict: after the first step with an attachment that is not `ok`, its error is raised,
         and so is damage in the log. `lenient` raises neither: outcomes are in the steps, and
-        events behind damage are yielded with `event.verified` False.
+        every event behind damage that can be read is yielded, `event.verified` False where the
+        chain does not lead to it from the event before.
 
         Raises:
             SessionMissingError: there is no such session.
@@ -340,7 +341,8 @@ class Store:
     ) -> PageReport:
         """Write the session as one self-contained HTML page, damage and all.
 
-        Events behind damage are shown as what they are: not proven by the chain.
+        Events behind damage are shown as what they are: not proven by the chain. Of a damaged
+        header the page says no more than that.
 
         Raises:
             DestinationError: something else is at `path`, or it lies in a store.

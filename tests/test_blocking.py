@@ -80,6 +80,7 @@ def test_the_whole_line_works_without_asyncio(tmp_path: Path) -> None:
         ]
         assert [step.error for step in store.replay("s-2")] == [None] * 3
         readback = store.readback("s-2")
+        assert readback.view().head_seq == 3
         assert len(list(readback.steps())) == 3
         assert readback.export(tmp_path / "files").files == 2
         assert readback.write_page(tmp_path / "page.html").path.is_file()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # what few scripts need, loaded when they do
     from attachstore.integrity.report import ScanReport
     from attachstore.replay import ExportReport, Step
     from attachstore.replay.page import PageReport
+    from attachstore.sessions.event import SessionView
 
 __all__ = ["AttachmentStream", "Readback", "Session", "Sessions", "Store", "convert_sessions"]
 
@@ -221,6 +222,9 @@ class Readback:
 
     def steps(self, *, lenient: bool = False) -> Generator[Step]:
         return self._loop.each(self._readback.steps(lenient=lenient))
+
+    def view(self) -> SessionView:
+        return self._loop.wait(self._readback.view())
 
     def export(self, directory: str | os.PathLike[str]) -> ExportReport:
         return self._loop.wait(self._readback.export(directory))

@@ -79,11 +79,11 @@ async def _replay(
     outcomes: Counter[str] = Counter()
     events = 0
     async with invocation.reading() as store:
-        view = await store.sessions.inspect(session)
+        readback = store.readback(session, at=at)
+        view = await readback.view()
         check_at(view, at)
         if not out.as_json:
             out.line(_headline(view))
-        readback = store.readback(session, at=at)
         with counted(out, "reading events", view.head_seq if at is None else at) as count:
             async for step in readback.steps(lenient=True):
                 events += 1
@@ -103,6 +103,8 @@ async def _replay(
 
 
 def _headline(view: SessionView) -> str:
+    if not view.has_header:
+        return f"session {visible(view.header.id)}, its header damaged"
     parent = view.header.parent
     text = f"session {visible(view.header.id)}, {plural(view.head_seq, 'event')}"
     return text if parent is None else f"{text}, fork of {visible(parent.id)} at {parent.seq}"
@@ -110,14 +112,15 @@ def _headline(view: SessionView) -> str:
 
 def _damage(view: SessionView, at: int | None) -> LogDamagedError | None:
     """The log's damage, unless all events that were asked for come before it."""
-    if view.damage is None or (at is not None and at <= view.head_seq):
+    found = view.damage_up_to(at)
+    if found is None:
         return None
     return LogDamagedError(
         where=view.header.id,
         session=view.header.id,
-        line=view.damage.line,
-        offset_bytes=view.damage.offset_bytes,
-        reason=view.damage.reason,
+        line=found.line,
+        offset_bytes=found.offset_bytes,
+        reason=found.reason,
         head_seq=view.head_seq,
     )
 
@@ -169,7 +172,9 @@ async def _export(invocation: Invocation, readback: Readback, directory: Path) -
     async with invocation.waiting("exporting"):
         try:
             report = await readback.export(directory)
-        except LogDamagedError:
+        except LogDamagedError as error:
+            if error.line == 1:
+                invocation.out.note("nothing was exported: no event comes before the damage")
             return  # said already; what comes before the damage has been exported
     renamed = f", {report.renamed} under another name" if report.renamed else ""
     invocation.out.note(

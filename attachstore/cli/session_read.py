@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -10,12 +11,12 @@ import click
 from attachstore.cli.command import Command, complete_session
 from attachstore.cli.exit_status import ExitStatus, status_of, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
-from attachstore.cli.output import compact, human_size, plural, visible
-from attachstore.errors import AttachstoreError
+from attachstore.cli.output import Output, compact, human_size, plural, visible
+from attachstore.errors import AttachstoreError, LogDamagedError
 
 if TYPE_CHECKING:
     from attachstore.reference import Reference
-    from attachstore.sessions.event import SessionSummary, SessionView
+    from attachstore.sessions.event import Event, SessionSummary, SessionView
     from attachstore.store import Store
 
 
@@ -80,7 +81,7 @@ def show_command(invocation: Invocation, session: str, events: bool, after: int)
     """Show what a session's log holds: head, parent, references, and any damage. Changes nothing.
 
     A damaged log is shown up to the damage; with --events the intact events are printed before
-    the error.
+    the error. If the header is damaged, those that can be read behind it are.
     """
     if after and not events:
         raise click.UsageError("--after goes with --events")
@@ -91,15 +92,24 @@ def show_command(invocation: Invocation, session: str, events: bool, after: int)
 
 
 async def _show_events(invocation: Invocation, session: str, after: int) -> None:
+    async with invocation.reading() as store:
+        read = partial(store.sessions.read, session, after=after)
+        try:
+            await _print_events(invocation.out, read())
+        except LogDamagedError as error:
+            if error.line == 1:  # nothing comes before the header; what is behind it is intact
+                await _print_events(invocation.out, read(damaged="resync"))
+            raise
+
+
+async def _print_events(out: Output, events: AsyncIterator[Event]) -> None:
     from attachstore.cli.rendering import event_as_json, event_as_text
 
-    out = invocation.out
-    async with invocation.reading() as store:
-        async for event in store.sessions.read(session, after=after):
-            if out.as_json:
-                out.record(event_as_json(event), "")
-            else:
-                out.line(event_as_text(event, out.width))
+    async for event in events:
+        if out.as_json:
+            out.record(event_as_json(event), "")
+        else:
+            out.line(event_as_text(event, out.width))
 
 
 async def _show(invocation: Invocation, session: str) -> None:

@@ -107,16 +107,26 @@ class LogDamagedError(IntegrityError):
 
     code = "log-damaged"
     what = "session {session!r} is damaged at line {line}, byte {offset_bytes}: {reason}"
-    mend = (
-        "The events before it are intact. Restore the log from a copy, fork before the damage, or "
-        "cut it with `attachstore session repair`, which keeps the cut bytes."
-    )
+    mend = "{remedy}"
     session: str
     line: int
+    """From 1, which is the header: then no event comes before the damage."""
     offset_bytes: int
     reason: str
     head_seq: int
     """Last good event before the damage."""
+
+    @property
+    def remedy(self) -> str:
+        if self.line == 1:
+            return (
+                "Restore the log from a copy: a header cannot be repaired. `attachstore replay` "
+                "shows the events that can still be read."
+            )
+        return (
+            "The events before it are intact. Restore the log from a copy, fork before the damage, "
+            "or cut it with `attachstore session repair`, which keeps the cut bytes."
+        )
 
 
 class StoreLayoutError(IntegrityError):

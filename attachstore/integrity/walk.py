@@ -28,6 +28,10 @@ from attachstore.sessions.removal import DELETED_PREFIX
 from attachstore.sessions.scan import Scan, resync
 from attachstore.threads import CancelFlag
 
+_MEND_HEADER = (
+    "Restore the log from a copy: a header cannot be repaired. `attachstore replay` shows the "
+    "events that can still be read."
+)
 _MEND_DATABASE = (
     "Events may be missing at the ends of logs. Restore sessions.db from a copy of the store, or "
     "save what is still read with `attachstore session convert jsonl`."
@@ -72,6 +76,7 @@ class LogOutcome:
             session=self.session,
             path=self.path,
             line=line,
+            hint=_MEND_HEADER if line == 1 else None,
             offset_bytes=part.offset_bytes,
             size_bytes=None if damaged else part.size_bytes,
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -179,7 +179,8 @@ class PageWriter:
     def _parts(self) -> dict[str, str]:
         """What the template's places hold."""
         totals = self._totals
-        log_bytes = self._view.size_bytes if self._at is None else self._log_bytes
+        all_known = self._at is None and self._view.has_header
+        log_bytes = self._view.size_bytes if all_known else self._log_bytes
         style, script = _asset("page.css"), _asset("page.js")
         return {
             "signature": _SIGNATURE,
@@ -273,8 +274,8 @@ def _check_target(disk: Disk, path: Path) -> None:
 
 def _problem_of(view: SessionView, at: int | None) -> str | None:
     """The log's damage, unless all that was asked for comes before it."""
-    damage = view.damage
-    if damage is None or (at is not None and at <= view.head_seq):
+    damage = view.damage_up_to(at)
+    if damage is None:
         return None
     place = f"line {damage.line:,}, byte {damage.offset_bytes:,}"
     return f"The log is damaged at {place}: {damage.reason}."
@@ -285,30 +286,30 @@ def _title(view: SessionView) -> str:
 
 
 def _masthead(view: SessionView, at: int | None) -> Html:
-    header = view.header
-    facts: list[tuple[str, str]] = [
-        ("Session", element("bdi", excerpt(header.id, _TITLE_CHARS_MAX)[0])),
-        ("Created", element("time", header.created_at[:19].replace("T", " ") + " UTC")),
-    ]
-    if header.cwd:
-        facts.append(("Folder", element("bdi", header.cwd)))
-    if header.parent:
-        name = element("bdi", excerpt(header.parent.id, _TITLE_CHARS_MAX)[0])
-        facts.append(("Forked from", join([icon("fork"), name, f" at event {header.parent.seq}"])))
-    head = f"event {view.head_seq:,}" if view.head_seq else "no event yet"
-    chain = element("code", view.head_chain, class_="chain", title="Chain: the history's checksum")
-    facts.append(("Head", join([head, " ", chain])))
-    if at is not None and at < view.head_seq:
-        facts.append(("Shown", f"up to event {at:,}"))
+    facts = [("Session", element("bdi", excerpt(view.header.id, _TITLE_CHARS_MAX)[0]))]
+    if view.has_header:
+        facts += _said_by_header(view, at)
     rows = join(element("div", element("dt", key), element("dd", value)) for key, value in facts)
-    meta = Tree((), lambda _: EMPTY)
-    more = (
-        element("details", element("summary", "Meta"), meta.fields(header.meta, ""), class_="tree")
-        if header.meta
-        else EMPTY
-    )
+    meta = view.header.meta
+    fields = Tree((), lambda _: EMPTY).fields(meta, "") if meta else EMPTY
+    more = element("details", element("summary", "Meta"), fields, class_="tree") if meta else EMPTY
     title = element("h1", element("bdi", _title(view)))
     return join([title, element("dl", rows, class_="about"), more])
+
+
+def _said_by_header(view: SessionView, at: int | None) -> Iterator[tuple[str, Html]]:
+    header = view.header
+    yield "Created", element("time", header.created_at[:19].replace("T", " ") + " UTC")
+    if header.cwd:
+        yield "Folder", element("bdi", header.cwd)
+    if header.parent:
+        name = element("bdi", excerpt(header.parent.id, _TITLE_CHARS_MAX)[0])
+        yield "Forked from", join([icon("fork"), name, f" at event {header.parent.seq}"])
+    head = f"event {view.head_seq:,}" if view.head_seq else "no event yet"
+    chain = element("code", view.head_chain, class_="chain", title="Chain: the history's checksum")
+    yield "Head", join([head, " ", chain])
+    if at is not None and at < view.head_seq:
+        yield "Shown", element("span", f"up to event {at:,}")
 
 
 def _notes(view: SessionView, totals: Totals, previews_left_out: int) -> Html:

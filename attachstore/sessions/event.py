@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, LogDamagedError
 
 TURN_PREFIX = "turn/"
 TURN_START = "turn/start"
@@ -106,6 +106,31 @@ class SessionView:
     closers: tuple[Event, ...]
     tail: Tail | None
     damage: Damage | None
+
+    @property
+    def has_header(self) -> bool:
+        """Whether the header could be read; else it says nothing but the id that was asked for."""
+        return bool(self.header.created_at)
+
+    def damage_up_to(self, at: int | None) -> Damage | None:
+        """The damage, unless all events up to `at` (None: all there are) come before it."""
+        is_behind = at is not None and at <= self.head_seq and self.has_header
+        return None if is_behind else self.damage
+
+
+def view_without_header(error: LogDamagedError) -> SessionView:
+    """What can be said of a log whose header is damaged, as `error` says: where, and why."""
+    damage = Damage(line=error.line, offset_bytes=error.offset_bytes, reason=error.reason)
+    return SessionView(
+        header=SessionHeader(id=error.session, created_at=""),
+        head_seq=0,
+        head_chain="",
+        size_bytes=0,
+        last_time=None,
+        closers=(),
+        tail=None,
+        damage=damage,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

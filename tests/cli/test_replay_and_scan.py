@@ -13,6 +13,11 @@ from tests.cli.test_objects import flip, object_path
 from tests.cli.test_sessions import append, damage, log_of
 
 
+def damage_header(cli: Cli) -> None:
+    log = log_of(cli, "s-1")
+    log.write_bytes(log.read_bytes().replace(b'"created_at"', b'"crested_at"', 1))
+
+
 @pytest.fixture
 def told(cli: Cli, photo: Path, note: Path) -> Cli:
     append(cli, "s-1", {"text": "look"}, "--attach", photo)
@@ -71,6 +76,49 @@ def test_events_behind_damage_are_listed_as_unverified(told: Cli) -> None:
         (2, False),
         (3, True),
     ]
+
+
+def test_events_behind_a_damaged_header_are_still_read(told: Cli, tmp_path: Path) -> None:
+    """The header says whose log it is; the chain of the events does without."""
+    damage_header(told)
+
+    replayed = told.run("replay", "s-1", "--html", tmp_path / "s.html")
+    steps = told.run("--json", "replay", "s-1").records
+    shown = told.run("--json", "session", "show", "s-1", "--events")
+
+    assert (replayed.status, shown.status) == (4, 4)
+    assert replayed.text.startswith("session s-1, its header damaged\n")
+    assert [each["outcome"] for step in steps for each in step["attachments"]] == ["ok", "ok"]
+    assert [event["seq"] for event in shown.records] == [step["seq"] for step in steps] == [1, 2, 3]
+    page = (tmp_path / "s.html").read_text("utf-8")
+    assert "The log is damaged at line 1, byte 0: " in page
+    assert 'id="e3"' in page
+
+
+@pytest.mark.parametrize("at", [0, 2, 9])
+def test_a_damaged_header_comes_before_any_event(told: Cli, at: int) -> None:
+    damage_header(told)
+
+    ran = told.run("--json", "replay", "s-1", "--at", at)
+
+    assert ran.status == 4
+    assert [step["seq"] for step in ran.records] == [1, 2, 3][:at]
+    assert [each["code"] for each in ran.errors] == ["log-damaged"]
+
+
+def test_what_is_advised_about_a_damaged_header_can_be_done(told: Cli, tmp_path: Path) -> None:
+    damage_header(told)
+
+    finding = told.run("--json", "scan").record["findings"][0]
+    exported = told.run("replay", "s-1", "--export", tmp_path / "out")
+
+    for advice in (finding["mend"], told.run("session", "show", "s-1").message, exported.message):
+        assert "Restore the log from a copy" in advice
+        assert "`attachstore replay` shows the events" in advice
+        assert "session repair" not in advice
+        assert "before it are intact" not in advice
+    assert "nothing was exported" in exported.message
+    assert not (tmp_path / "out").exists()
 
 
 def test_replay_exports_files_and_a_page(told: Cli, photo: Path, tmp_path: Path) -> None:
