@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,22 @@ def command(
     return invocation.run(lambda: _replay(invocation, session, at, directory, page))
 
 
+@dataclass(slots=True, kw_only=True)
+class _Found:
+    """What a replay counts."""
+
+    events: int = 0
+    proven: int = 0
+    """Those chained one to the other from the first on; behind a gap no event is."""
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, step: Step) -> None:
+        if step.event.verified and self.proven == self.events:
+            self.proven += 1
+        self.events += 1
+        self.outcomes.update(each.outcome.value for each in step.attachments)
+
+
 async def _replay(
     invocation: Invocation, session: str, at: int | None, directory: str | None, page: str | None
 ) -> int:
@@ -76,8 +93,7 @@ async def _replay(
     from attachstore.replay import check_at
 
     out = invocation.out
-    outcomes: Counter[str] = Counter()
-    events = 0
+    found = _Found()
     async with invocation.reading() as store:
         readback = store.readback(session, at=at)
         view = await readback.view()
@@ -86,8 +102,7 @@ async def _replay(
             out.line(_headline(view))
         with counted(out, "reading events", view.head_seq if at is None else at) as count:
             async for step in readback.steps(lenient=True):
-                events += 1
-                outcomes.update(each.outcome.value for each in step.attachments)
+                found.add(step)
                 _print_step(invocation, step)
                 count()
         damage = _damage(view, at)
@@ -97,8 +112,8 @@ async def _replay(
             await _export(invocation, readback, Path(directory))
         if page is not None:
             await _write_page(invocation, readback, Path(page))
-    _print_summary(invocation, events, outcomes)
-    statuses = {_STATUSES[outcome] for outcome in outcomes}
+    _print_summary(invocation, found, has_gaps=damage is not None)
+    statuses = {_STATUSES[outcome] for outcome in found.outcomes}
     return worst(statuses | {ExitStatus.CORRUPT} if damage else statuses)
 
 
@@ -107,6 +122,8 @@ def _headline(view: SessionView) -> str:
         return f"session {visible(view.header.id)}, its header damaged"
     parent = view.header.parent
     text = f"session {visible(view.header.id)}, {plural(view.head_seq, 'event')}"
+    if view.damage is not None:
+        text += f" before the damage at line {view.damage.line}"
     return text if parent is None else f"{text}, fork of {visible(parent.id)} at {parent.seq}"
 
 
@@ -192,11 +209,16 @@ async def _write_page(invocation: Invocation, readback: Readback, page: Path) ->
     invocation.out.note(f"wrote {report.path}, {human_size(report.size_bytes)}")
 
 
-def _print_summary(invocation: Invocation, events: int, outcomes: Counter[str]) -> None:
+def _print_summary(invocation: Invocation, found: _Found, *, has_gaps: bool) -> None:
+    outcomes = found.outcomes
+    if invocation.out.as_json:
+        counts = {"events": found.events, "proven": found.proven, "outcomes": dict(outcomes)}
+        invocation.out.report({"summary": counts})
+        return
     counted = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
     attachments = plural(outcomes.total(), "attachment")
-    text = f"{plural(events, 'event')}, {attachments}{': ' if counted else ''}{counted}"
-    if invocation.out.as_json:
-        invocation.out.report({"summary": {"events": events, "outcomes": dict(outcomes)}})
-    else:
-        invocation.out.note(text)
+    proven = f" ({found.proven:,} proven by the chain)" if has_gaps else ""
+    text = (
+        f"{plural(found.events, 'event')}{proven}, {attachments}{': ' if counted else ''}{counted}"
+    )
+    invocation.out.note(text)

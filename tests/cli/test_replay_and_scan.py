@@ -66,7 +66,7 @@ def test_damage_behind_the_last_event_asked_for_is_not_looked_at(told: Cli) -> N
     assert "attachstore: log-damaged: " in whole.message
 
 
-def test_events_behind_damage_are_listed_as_unverified(told: Cli) -> None:
+def test_the_first_event_behind_damage_is_listed_as_unverified(told: Cli) -> None:
     damage(log_of(told, "s-1"), line=3)
 
     steps = told.run("--json", "replay", "s-1").records
@@ -78,6 +78,23 @@ def test_events_behind_damage_are_listed_as_unverified(told: Cli) -> None:
     ]
 
 
+def test_replay_of_a_damaged_log_says_how_many_events_are_proven(told: Cli) -> None:
+    damage(log_of(told, "s-1"), line=3)
+
+    ran, as_json = told.run("replay", "s-1"), told.run("--json", "replay", "s-1")
+    before = told.run("replay", "s-1", "--at", 1)
+
+    assert ran.text.startswith("session s-1, 1 event before the damage at line 3\n")
+    assert ran.text.count("(after damage, unverified)") == 1
+    assert ran.message.endswith(": 3 events (1 proven by the chain), 2 attachments: 2 ok\n")
+    assert json.loads(as_json.message.splitlines()[-1])["summary"] == {
+        "events": 3,
+        "proven": 1,
+        "outcomes": {"ok": 2},
+    }
+    assert before.message == "attachstore: 1 event, 1 attachment: 1 ok\n"
+
+
 def test_events_behind_a_damaged_header_are_still_read(told: Cli, tmp_path: Path) -> None:
     """The header says whose log it is; the chain of the events does without."""
     damage_header(told)
@@ -87,6 +104,7 @@ def test_events_behind_a_damaged_header_are_still_read(told: Cli, tmp_path: Path
     shown = told.run("--json", "session", "show", "s-1", "--events")
 
     assert (replayed.status, shown.status) == (4, 4)
+    assert ": 3 events (3 proven by the chain), 2 attachments: 2 ok" in replayed.message
     assert replayed.text.startswith("session s-1, its header damaged\n")
     assert [each["outcome"] for step in steps for each in step["attachments"]] == ["ok", "ok"]
     assert [event["seq"] for event in shown.records] == [step["seq"] for step in steps] == [1, 2, 3]
