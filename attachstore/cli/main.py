@@ -11,7 +11,7 @@ from click.shell_completion import shell_complete
 
 from attachstore.cli.command import CommandIndex, SettingOption, json_option
 from attachstore.cli.invocation import Invocation
-from attachstore.cli.output import Output, ReaderGoneError
+from attachstore.cli.output import Output, OutputFailedError, ReaderGoneError
 
 INDEX = {
     "init": ("attachstore.cli.init", "Create a store."),
@@ -91,6 +91,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(given, invocation)
     except ReaderGoneError:
         return 1
+    except OutputFailedError as error:
+        return _report_output(invocation.out, error)
     except KeyboardInterrupt:
         invocation.out.error("interrupted", "what was acknowledged is kept")
         return 130
@@ -113,7 +115,7 @@ def _run(arguments: list[str], invocation: Invocation) -> int:
     except MemoryError:
         out.error("resource-exhausted", "this machine ran out of memory. Do less at once.")
         return 1
-    except Exception as error:  # noqa: BLE001 - bugs go on from there
+    except Exception as error:  # noqa: BLE001 - bugs, and a failed output, go on from there
         return _report(out, error)
     return int(status or 0)
 
@@ -127,6 +129,11 @@ def _report(out: Output, error: Exception) -> int:
         raise error
     out.failure(error)
     return status_of(error)
+
+
+def _report_output(out: Output, error: OutputFailedError) -> int:
+    out.error(error.code, str(error), {"where": "standard output", "reason": error.reason})
+    return 1
 
 
 def _report_usage(out: Output, error: click.UsageError) -> None:

@@ -8,13 +8,14 @@ Rules
  (3) Text that comes from users (names, ids, types) is escaped before it reaches a terminal or a
      line: a control character in a file name must not move the cursor or fake a record. JSON
      has the exact value.
- (4) A reader that goes away ends the command quietly; any other failure to write standard output
-     is an error like every other.
+ (4) A reader that goes away ends the command quietly. Any other failure to write standard output
+     is an error of its own: the work that was to be reported is done by then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -37,6 +38,19 @@ _JOINER = "\u200d"  # an invisible part of many emoji
 
 class ReaderGoneError(Exception):
     """Whoever read our standard output closed it."""
+
+
+class OutputFailedError(Exception):
+    """Standard output could not be written; what was done before that is done, and kept."""
+
+    def __init__(self, reason: str, code: str = "storage-io") -> None:
+        """`code`: that of the same failure in a store."""
+        super().__init__(
+            f"standard output could not be written: {reason}. What the command did before that is "
+            "done and kept: look before you repeat it."
+        )
+        self.code = code
+        self.reason = reason
 
 
 class Output:
@@ -119,7 +133,7 @@ class Output:
     def write(self, data: bytes | memoryview) -> None:
         """Write to standard output, at once: whoever reads a pipe sees each record as it is made.
 
-        Raises ReaderGoneError, or UnavailableError.
+        Raises ReaderGoneError, or OutputFailedError.
         """
         with _interruptible(), _reader_may_go():
             _write_all(data)
@@ -165,9 +179,7 @@ class Output:
 def _write_all(data: bytes | memoryview) -> None:
     stream = _standard("stdout")
     if stream is None:
-        from attachstore.errors import DestinationError
-
-        raise DestinationError(where="standard output", reason="it is closed")
+        raise OutputFailedError("it is closed")
     try:
         descriptor = stream.fileno()
     except io.UnsupportedOperation:  # a stream in memory
@@ -196,7 +208,9 @@ def _reader_may_go() -> Generator[None]:
     except OSError as error:
         from attachstore.disk import unavailable
 
-        raise unavailable(error, "standard output") from error
+        number = error.errno or 0
+        reason = f"{os.strerror(number)} ({errno.errorcode.get(number, number)})"
+        raise OutputFailedError(reason, unavailable(error, "").code) from error
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from attachstore.cli.appending import open_session
 from attachstore.cli.command import PATH, Command, complete_session, limits
 from attachstore.cli.exit_status import status_of_items
 from attachstore.cli.invocation import Invocation, pass_invocation
-from attachstore.cli.output import plural
+from attachstore.cli.output import OutputFailedError, plural
 from attachstore.errors import AttachstoreError, RejectedError
 
 if TYPE_CHECKING:
@@ -97,11 +97,17 @@ async def _put(invocation: Invocation, files: Sequence[str], labels: Labels) -> 
                 if not isinstance(error, RejectedError):
                     _report_untried(invocation, files[index + 1 :])
                     break
+            except OutputFailedError:
+                _report_untried(invocation, files[index + 1 :])
+                raise
     return status_of_items(done, errors)
 
 
 def _report_untried(invocation: Invocation, files: Sequence[str]) -> None:
-    """After a medium has failed the next file would fare no better, and may do harm."""
+    """After a medium has failed the next file would fare no better, and may do harm.
+
+    Nor is one stored whose reference nobody gets to see.
+    """
     if files:
         invocation.out.note(f"{plural(len(files), 'file')} not tried: {', '.join(files)}")
 

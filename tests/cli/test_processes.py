@@ -148,8 +148,9 @@ def test_a_full_standard_output_is_an_error(cli: Cli, note: Path, command: list[
         _, err = process.communicate(timeout=WAIT_S)
 
     assert process.returncode == 1
-    assert err.startswith(b"attachstore: storage-full: there is no space left: ")
-    assert b"standard output" in err
+    assert err.startswith(
+        b"attachstore: storage-full: standard output could not be written: No space left on device"
+    )
     assert b"Traceback" not in err
     assert b"Exception ignored" not in err
 
@@ -159,10 +160,35 @@ def test_a_closed_standard_output_is_an_error(cli: Cli, note: Path) -> None:
     process = start(cli, "ls", through='exec "$@" >&-')
     _, err = process.communicate(timeout=WAIT_S)
 
-    assert process.returncode == 6
+    assert process.returncode == 1
     assert err.startswith(
-        b"attachstore: destination-refused: nothing was written there: it is closed"
+        b"attachstore: storage-io: standard output could not be written: it is closed. "
     )
+
+
+@pytest.mark.parametrize("redirection", [">/dev/full", ">&-"], ids=["full", "closed"])
+def test_work_whose_result_cannot_be_printed_is_done_and_said_to_be(
+    cli: Cli, note: Path, photo: Path, redirection: str
+) -> None:
+    """Whoever repeated an append that was durable would have the event twice."""
+    through = f'exec "$@" {redirection}'
+    append = start(
+        cli, "--json", "session", "append", "s-1", stdin=subprocess.PIPE, through=through
+    )
+    _, append_err = append.communicate(b"{}", timeout=WAIT_S)
+    put = start(cli, "put", note, photo, through=through)
+    _, put_err = put.communicate(timeout=WAIT_S)
+
+    assert (append.returncode, put.returncode) == (1, 1)
+    error = json.loads(append_err)["error"]
+    assert (error["code"], error["where"]) == (
+        "storage-full" if "full" in redirection else "storage-io",
+        "standard output",
+    )
+    assert "done and kept: look before you repeat it" in error["message"]
+    assert cli.run("--json", "session", "show", "s-1").record["head_seq"] == 1
+    assert f"1 file not tried: {photo}".encode() in put_err
+    assert cli.run("ls").text.split()[0] == str(Digest.of(note.read_bytes()))
 
 
 def test_with_all_descriptors_closed_no_file_of_the_store_takes_their_numbers(
