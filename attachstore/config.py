@@ -87,12 +87,14 @@ def _switch(value: object) -> bool:
 
 
 def _media_types(value: object) -> frozenset[str]:
+    example = '["image/*", "application/pdf"]'
     if isinstance(value, str):
+        example = '"image/*,application/pdf"'
         value = [part.strip() for part in value.split(",")]
     is_several = isinstance(value, (list, tuple, set, frozenset))
     items = list(cast("Iterable[object]", value)) if is_several else []
     if not items or not all(isinstance(item, str) and item for item in items):
-        raise ValueError('types are expected, like ["image/*", "application/pdf"]')
+        raise ValueError(f"types are expected, like {example}")
     return frozenset(cast("list[str]", items))
 
 

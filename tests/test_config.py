@@ -278,6 +278,15 @@ def test_a_home_and_an_address_are_understood_as_store(place: Place) -> None:
     assert place.load().store == "file:///srv/store"
 
 
+def test_bad_media_types_are_answered_with_the_form_they_were_given_in(place: Place) -> None:
+    place.environ["ATTACHSTORE_MEDIA_TYPES"] = ""
+    assert 'like "image/*,application/pdf"' in place.refused().reason
+
+    del place.environ["ATTACHSTORE_MEDIA_TYPES"]
+    place.file("media_types = []")
+    assert 'like ["image/*", "application/pdf"]' in place.refused().reason
+
+
 def test_media_types_are_a_list_or_separated_by_commas(place: Place) -> None:
     place.file('media_types = ["image/*", "application/pdf"]')
     from_file = place.load().policy().media_types

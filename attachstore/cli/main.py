@@ -138,7 +138,8 @@ def _report_output(out: Output, error: OutputFailedError) -> int:
 
 def _report_usage(out: Output, error: click.UsageError) -> None:
     path = error.ctx.command_path if error.ctx else "attachstore"
-    message = error.format_message().rstrip(".")
+    # click puts each of several choices on a line of its own.
+    message = error.format_message().replace("\n\t", " ").rstrip(".")
     if isinstance(error, click.exceptions.NoArgsIsHelpError):  # the message is the help
         if not out.as_json:
             click.echo(error.format_message(), err=True)

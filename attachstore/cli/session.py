@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attachstore.cli.command import CommandIndex
+from attachstore.cli.command import CommandIndex, json_option
 
 _READ = "attachstore.cli.session_read"
 _SEAL = "attachstore.cli.session_seal"
@@ -31,6 +31,7 @@ INDEX = {
 command = CommandIndex(
     name="session",
     index=INDEX,
+    params=[json_option()],
     short_help="List, show, append to, fork, verify session logs.",
     help="Session logs: append-only, chained, each event durable before it is acknowledged.",
 )

@@ -86,6 +86,9 @@ def _read_data(invocation: Invocation) -> Any:
     raw = standard_input.read(limit * _STDIN_FACTOR + 1)
     if len(raw) > limit * _STDIN_FACTOR:
         raise EventTooLargeError(where="standard input", event_bytes_max=limit)
+    if not raw.strip():
+        reason = "nothing was given as its data, not even {}"
+        raise InvalidEventError(where="standard input", reason=reason, pointer="byte 0")
     try:
         return from_wire(strict_json(raw))
     except BadDataError as error:

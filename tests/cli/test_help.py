@@ -113,6 +113,9 @@ def test_json_may_stand_before_or_after_the_command(cli: Cli) -> None:
     before, after = cli.run("--json", "init"), cli.run("init", "--json")
 
     assert (before.record["created"], after.record["created"]) == (True, False)
+    cli.run("session", "append", "s-1", stdin=b"{}")
+    for arguments in (["--json", "session", "list"], ["session", "--json", "list"]):
+        assert cli.run(*arguments).record["id"] == "s-1"
 
 
 def test_the_version_is_the_packages(cli: Cli) -> None:
@@ -154,6 +157,24 @@ def test_wrong_usage_is_2_with_a_hint_and_nothing_on_standard_output(
     assert people.message.startswith("attachstore: usage: ")
     assert "--help`" in people.message
     assert programs.errors[0]["code"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "choices"),
+    [(["completion"], "bash, zsh, fish"), (["session", "convert"], "jsonl, sqlite")],
+    ids=["completion", "convert"],
+)
+def test_a_missing_choice_is_told_in_a_line(cli: Cli, arguments: list[str], choices: str) -> None:
+    ran = cli.run(*arguments)
+
+    assert ran.status == 2
+    assert f" Choose from: {choices}. Try `attachstore " in ran.message
+
+
+def test_a_bad_flag_is_answered_with_what_it_takes(cli: Cli) -> None:
+    told = cli.run("put", "x", "--media-types", "").message
+
+    assert 'types are expected, like "image/*,application/pdf". Try ' in told
 
 
 @pytest.mark.parametrize("group", [[], ["session"]], ids=["attachstore", "session"])

@@ -128,6 +128,11 @@ def test_data_that_json_leaves_open_is_refused(cli: Cli, text: bytes) -> None:
     assert ran.message.startswith("attachstore: invalid-event: ")
 
 
+@pytest.mark.parametrize("text", [b"", b" \n"], ids=["nothing", "blank"])
+def test_no_data_at_all_is_called_so(cli: Cli, text: bytes) -> None:
+    assert "nothing was given" in cli.run("session", "append", "s-1", stdin=text).message
+
+
 def test_an_event_over_the_limit_is_refused(cli: Cli) -> None:
     ran = append(cli, "s-1", "x" * 2000, "--event-bytes-max", "1KiB")
 
