@@ -18,7 +18,8 @@ Invariants
      error. Readers borrow one connection for one call, so a connection is never used by two
      threads at once, and no read transaction outlives a call.
  (5) No sqlite3.Error leaves this module.
- (6) The file is not moved away by a conversion while a connection that may write is open:
+ (6) Whoever can make no files for SQLite reads as a `Snapshot` does: sqlite_snapshot.py.
+ (7) The file is not moved away by a conversion while a connection that may write is open:
      SQLite finds the write-ahead log by its name, and the last to close removes it by its name.
 """
 
@@ -53,6 +54,7 @@ from attachstore.sessions.sqlite_format import (
     first_bytes,
 )
 from attachstore.sessions.sqlite_reading import Reading
+from attachstore.sessions.sqlite_snapshot import Snapshot, open_to_read
 
 BUSY_TIMEOUT_S = 30.0
 _WAL_SUFFIX = "-wal"
@@ -73,7 +75,7 @@ class Database:
         *,
         migrations: tuple[Migration, ...] = MIGRATIONS,
     ) -> None:
-        """`claims` are joined while there are connections: see invariant (6)."""
+        """`claims` are joined while there are connections: see invariant (7)."""
         self.path = path
         self._disk = disk
         self._migrations = migrations
@@ -142,8 +144,11 @@ class Database:
             self._check_open()
             if self._is_read_only:
                 self._forget_moved()
-            if self._idle:
-                return self._idle.pop()
+            while self._idle:
+                connection = self._idle.pop()
+                if not isinstance(connection, Snapshot) or connection.is_current():
+                    return connection
+                connection.close()
         return self._connect(reading=True)
 
     def give_back(self, connection: sqlite3.Connection) -> None:
@@ -270,20 +275,21 @@ class Database:
             connection.execute("PRAGMA cell_size_check = ON")
             connection.execute(f"PRAGMA query_only = {reading:d}")
         except BaseException:
+            if isinstance(connection, Snapshot):
+                connection.check()
             connection.close()
             raise
         return connection
 
     def _open(self, *, reading: bool) -> sqlite3.Connection:
-        try:
-            return self._open_own("mode=ro" if self._is_read_only else "mode=rw")
-        except sqlite3.OperationalError as error:
-            if not reading or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN:
-                raise
-            self._check_unchangeable(error)
-            return self._open_own("mode=ro&immutable=1")
+        own = "mode=ro" if self._is_read_only else "mode=rw"
+        if not reading:
+            return self._open_own(own)
+        return open_to_read(self._disk, self.path, lambda: self._open_own(own), self._open_own)
 
-    def _open_own(self, parameters: str) -> sqlite3.Connection:
+    def _open_own(
+        self, parameters: str, kind: type[sqlite3.Connection] = sqlite3.Connection
+    ) -> sqlite3.Connection:
         """A connection to the file, if it is ours. SQLite makes no new one."""
         self._refuse_irregular()
         # Autocommit: transactions begin and end in `writing` and nowhere else. Threads take turns
@@ -294,6 +300,7 @@ class Database:
             timeout=BUSY_TIMEOUT_S,
             isolation_level=None,
             check_same_thread=False,
+            factory=kind,
         )
         try:
             self._check_owner(connection)
@@ -320,24 +327,6 @@ class Database:
                 raise StoreLayoutError(where=str(path), reason=reason)
             if suffix:
                 refuse_second_name(status, path)
-
-    def _check_unchangeable(self, error: sqlite3.Error) -> None:
-        """Where SQLite cannot make its index of the write-ahead log: a read-only medium.
-
-        Without commits to index, the file alone is the whole database, and nobody can change it.
-        """
-        path = self.path.with_name(self.path.name + _WAL_SUFFIX)
-        with storage_errors(path):
-            try:
-                pending_bytes = self._disk.status(path).st_size
-            except FileNotFoundError:
-                pending_bytes = 0
-        if pending_bytes:
-            reason = (
-                f"{pending_bytes} bytes of commits are in {path.name}, and their index cannot be "
-                "made on a read-only medium: open the store once where it can be written"
-            )
-            raise StorageReadOnlyError(where=str(self.path), reason=reason) from error
 
     def _check_owner(self, connection: sqlite3.Connection) -> None:
         found = _ask(connection, "application_id")

@@ -71,11 +71,16 @@ class SqliteLog:
             start, row = self._long_row
             if start <= offset_bytes and offset_bytes + size_bytes <= start + len(row):
                 return row[offset_bytes - start : offset_bytes - start + size_bytes]
-        with self._database.reading() as connection:
-            content = b"".join(self._pieces(connection, offset_bytes, offset_bytes + size_bytes))
-            if not content:
-                self._check_there(connection)
-            return content
+        try:
+            with self._database.reading() as connection:
+                end = offset_bytes + size_bytes
+                content = b"".join(self._pieces(connection, offset_bytes, end))
+                if not content:
+                    self._check_there(connection)
+                return content
+        except BaseException:
+            self._long_row = None  # a row that `reading` took back
+            raise
 
     def settle(self) -> int:
         size_bytes = self.size()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from attachstore.sessions.sqlite_errors import FAILURES, translated
+from attachstore.sessions.sqlite_snapshot import Snapshot
 
 
 class Lender(Protocol):
@@ -36,6 +37,8 @@ class Reading:
         return self._connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(self._connection, Snapshot):
+            self._connection.check()
         if isinstance(error, FAILURES):
             self._connection.close()
             raise translated(error, str(self._database.path)) from error

@@ -90,7 +90,6 @@ CHECKS = frozenset(
         "_check_there",
         "_check_owner",
         "_check_format",
-        "_check_unchangeable",
         "_insist_on_durability",
     }
 )
