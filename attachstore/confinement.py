@@ -51,6 +51,10 @@ class OutOfPlaceError(OSError):
         return StoreLayoutError(where=ascii(self.filename)[1:-1], reason=str(self.strerror))
 
 
+class UnreadableError(PermissionError):
+    """A call that only reads was refused: this user may not read what it was about."""
+
+
 class NoDirectoryError(OutOfPlaceError, NotADirectoryError):
     """A directory of ours is a file, a device, ...: `filename` says which."""
 
@@ -155,12 +159,23 @@ def refuse_second_name(status: os.stat_result, path: Path) -> None:
 class Place:
     """`with Place(confinement, path) as (name, directory)`: what an `os` call is given."""
 
-    __slots__ = ("_confinement", "_directory", "_is_below", "_name", "_opens", "_path")
+    __slots__ = ("_confinement", "_directory", "_is_below", "_name", "_opens", "_path", "_reads")
 
-    def __init__(self, confinement: Confinement | None, path: Path, *, opens: bool = False) -> None:
-        """`opens`: the call opens what has the name, so what it says is about that."""
+    def __init__(
+        self,
+        confinement: Confinement | None,
+        path: Path,
+        *,
+        opens: bool = False,
+        reads: bool = False,
+    ) -> None:
+        """`opens`: the call opens what has the name, so what it says is about that.
+
+        `reads`: the call changes nothing; PermissionError is an UnreadableError then.
+        """
         self._confinement = confinement
         self._opens = opens
+        self._reads = reads
         self._path = str(path)
         self._name = self._path
         self._directory: int | None = None
@@ -181,7 +196,11 @@ class Place:
                 self._name = self._confinement.real(root)
             else:
                 self._name, self._is_below = name, True
-                self._directory = self._confinement.open_parent(root, self._path)
+                try:
+                    self._directory = self._confinement.open_parent(root, self._path)
+                except PermissionError as error:
+                    self._refuse(error)
+                    raise
         return self._name, self._directory
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
@@ -193,6 +212,12 @@ class Place:
             error.filename = self._path
             if self._opens and error.errno in _WRONG:
                 _blame_one(self._path)
+        if isinstance(error, PermissionError):
+            self._refuse(error)
+
+    def _refuse(self, error: PermissionError) -> None:
+        if self._reads:
+            raise UnreadableError(error.errno, error.strerror, self._path) from error
 
 
 class Confined:

@@ -29,7 +29,7 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from attachstore.confinement import Confined, OutOfPlaceError, Place, listed
+from attachstore.confinement import Confined, OutOfPlaceError, Place, UnreadableError, listed
 from attachstore.errors import (
     AttachstoreError,
     ResourceExhaustedError,
@@ -92,7 +92,8 @@ class Disk(Confined):
         return self._open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def _open(self, path: Path, flags: int, mode: int = 0) -> int:
-        with Place(self._confinement, path, opens=True) as (name, parent):
+        reads = not flags & (os.O_ACCMODE | os.O_CREAT)
+        with Place(self._confinement, path, opens=True, reads=reads) as (name, parent):
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
 
     def open_source(self, path: Path) -> int:
@@ -209,7 +210,7 @@ class Disk(Confined):
 
     def status(self, path: Path) -> os.stat_result:
         """Of the name itself: a link is a link. Raises FileNotFoundError."""
-        with Place(self._confinement, path) as (name, parent):
+        with Place(self._confinement, path, reads=True) as (name, parent):
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def statuses(self, directory: Path, names: Iterable[str]) -> list[os.stat_result]:
@@ -222,7 +223,8 @@ class Disk(Confined):
 
     def status_followed(self, path: Path) -> os.stat_result:
         """Of what a user's path leads to."""
-        return os.stat(path)  # noqa: PTH116 - Path.stat is the same call, this is the seam
+        with Place(None, path, reads=True) as (name, _):
+            return os.stat(name)  # noqa: PTH116 - Path.stat is the same call, this is the seam
 
     def status_open(self, descriptor: int) -> os.stat_result:
         return os.fstat(descriptor)
@@ -235,7 +237,7 @@ class Disk(Confined):
 
     def names(self, path: Path) -> list[str]:
         """The names in a directory, in ascending order of their bytes."""
-        with Place(self._confinement, path) as (name, parent):
+        with Place(self._confinement, path, reads=True) as (name, parent):
             return sorted(listed(name, parent), key=os.fsencode)
 
     def lock(self, descriptor: int, *, exclusive: bool, wait: bool) -> None:
@@ -387,7 +389,8 @@ def unavailable(error: OSError | MemoryError, where: Path | str) -> UnavailableE
     if number in FULL:
         return StorageFullError(where=place, reason=reason)
     if number in _READ_ONLY:
-        return StorageReadOnlyError(where=place, reason=reason)
+        reading = isinstance(error, UnreadableError)
+        return StorageReadOnlyError(where=place, reason=reason, reading=reading)
     if number in UNSUPPORTED or number == errno.EXDEV:
         return StorageUnsupportedError(where=place, reason=reason)
     return StorageIOError(where=place, reason=reason)

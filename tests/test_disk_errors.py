@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
 
+from attachstore import confinement
 from attachstore.disk import (
+    Disk,
     ReadOnlyDisk,
     read_all,
     storage_errors,
@@ -82,6 +85,68 @@ class TestStorageErrors:
         assert type(caught.value) is expected
         assert caught.value.where == "store"
         assert isinstance(caught.value.__cause__, OSError)
+
+    @pytest.mark.parametrize(
+        ("method", "reading"),
+        [
+            ("open_read", True),
+            ("open_directory", True),
+            ("names", True),
+            ("status", True),
+            ("status_followed", True),
+            ("open_write", False),
+            ("open_lock", False),
+            ("create", False),
+            ("unlink", False),
+            ("make_directory", False),
+        ],
+    )
+    @pytest.mark.parametrize("confined", [False, True])
+    @pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM])
+    def test_who_may_not_read_is_told_so(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        method: str,
+        reading: bool,
+        confined: bool,
+        number: int,
+    ) -> None:
+        """Whatever the call that was refused: it could not have changed anything."""
+        disk = Disk()
+        path = tmp_path / "a" / "b"
+        arguments = [path, 0o644] if method == "create" else [path]
+        if confined:
+            disk.confine(tmp_path)
+            path.parent.mkdir()
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(number, "refused")
+
+        with monkeypatch.context() as patch:
+            for name in ("open", "listdir", "stat", "unlink", "mkdir"):
+                patch.setattr(os, name, refuse)
+            with pytest.raises(StorageReadOnlyError) as caught, storage_errors("store"):
+                getattr(disk, method)(*arguments)
+
+        assert caught.value.reading == reading
+        assert ("may not read it" in str(caught.value)) == reading
+        assert ("mount it writable" in str(caught.value)) != reading
+
+    def test_who_may_not_enter_a_directory_may_not_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        disk = Disk()
+        disk.confine(tmp_path)
+
+        def refuse(*_: object) -> None:
+            raise PermissionError(errno.EACCES, "refused")
+
+        monkeypatch.setattr(confinement, "_open_directory", refuse)
+        for call, reading in ((disk.status, True), (disk.unlink, False)):
+            with pytest.raises(StorageReadOnlyError) as caught, storage_errors("store"):
+                call(tmp_path / "a" / "b")
+            assert caught.value.reading == reading
 
     def test_an_error_without_a_number_is_typed_too(self) -> None:
         with pytest.raises(StorageIOError), storage_errors("store"):

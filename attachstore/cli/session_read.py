@@ -12,7 +12,7 @@ from attachstore.cli.command import Command, complete_session
 from attachstore.cli.exit_status import ExitStatus, status_of, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import Output, compact, human_size, plural, visible
-from attachstore.errors import AttachstoreError, LogDamagedError
+from attachstore.errors import AttachstoreError, LogDamagedError, UnavailableError
 
 if TYPE_CHECKING:
     from attachstore.reference import Reference
@@ -59,7 +59,10 @@ def _summary_as_row(summary: SessionSummary, width: int | None) -> Sequence[str]
     size = str(summary.size_bytes) if width is None else human_size(summary.size_bytes)
     title = f"({summary.problem.code})" if summary.problem else visible(summary.title or "-")
     time = time_as_text(summary.last_time, width)
-    return (visible(summary.id), str(summary.head_seq), size, time, title)
+    head = str(summary.head_seq)
+    if isinstance(summary.problem, UnavailableError):  # not even where it ends
+        head, size = "-", size if summary.size_bytes else "-"
+    return (visible(summary.id), head, size, time, title)
 
 
 @click.command(

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attachstore.cli.command import Command, complete_session
+from attachstore.cli.exit_status import ExitStatus, status_of, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import plural, visible
-from attachstore.errors import SessionMissingError
+from attachstore.errors import SessionMissingError, UnavailableError
 
 if TYPE_CHECKING:
     from attachstore.sessions.lineage import Branch
 
 _NOTES = {
     "proven": "from event {seq}",
-    "claimed": "from event {seq}, says its header; the parent's log does not go that far",
+    "claimed": "from event {seq}, says its header; the parent's log does not tell",
     "gone": "from event {seq} of {id}, which is not here",
     "found": "from event {seq}, by the chain; its header is lost",
 }
@@ -46,23 +47,23 @@ _NOTES = {
 @pass_invocation
 def tree_command(
     invocation: Invocation, session: str | None, compare: str | None, store: str | None
-) -> None:
+) -> int | None:
     """Show every session below the one it was forked from; with ID, that session and its forks.
 
     What a log's header says of its parent is checked against the chain. A session whose header is
-    lost stands where its chain belongs. Changes nothing.
+    lost stands where its chain belongs. A log that cannot be read hides none of the others.
+    Changes nothing.
     """
     if compare is None and store is not None:
         raise click.UsageError("--in goes with --compare")
     if compare is None:
-        invocation.run(lambda: _tree(invocation, session))
-    elif session is None:
+        return invocation.run(lambda: _tree(invocation, session))
+    if session is None:
         raise click.UsageError("--compare goes with an ID")
-    else:
-        invocation.run(lambda: _compare(invocation, session, compare, store))
+    return invocation.run(lambda: _compare(invocation, session, compare, store))
 
 
-async def _tree(invocation: Invocation, session: str | None) -> None:
+async def _tree(invocation: Invocation, session: str | None) -> int:
     async with invocation.reading() as store:
         roots: Sequence[Branch] = await store.sessions.tree()
         where = str(store.root)
@@ -71,12 +72,18 @@ async def _tree(invocation: Invocation, session: str | None) -> None:
         roots = [branch for branch in everyone if branch.summary.id == session]
         if not roots:
             raise SessionMissingError(where=where, session=session)
+    statuses: set[ExitStatus] = set()
     for root in roots:
         for stem, depth, branch in _drawn(root):
+            problem = branch.summary.problem
+            if isinstance(problem, UnavailableError):
+                invocation.out.failure(problem, session=branch.summary.id)
+                statuses.add(status_of(problem))
             invocation.out.record(
                 {"depth": depth, **_branch_as_json(branch)},
                 f"{stem}{_branch_as_text(branch)}",
             )
+    return worst(statuses)
 
 
 async def _compare(invocation: Invocation, session: str, other: str, place: str | None) -> None:

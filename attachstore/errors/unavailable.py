@@ -18,9 +18,23 @@ class StorageReadOnlyError(UnavailableError):
     """The medium is read-only, its permissions forbid the access, or the store was opened so."""
 
     code = "storage-read-only"
-    what = "permissions or a read-only medium stand in the way: {reason}"
-    mend = "To write, mount it writable; to read or write, mend the permissions."
+    what = "{obstacle}: {reason}"
+    mend = "{remedy}"
     reason: str
+    reading: bool = False
+    """Whether it is reading that this user may not; nothing was to be written."""
+
+    @property
+    def obstacle(self) -> str:
+        if self.reading:
+            return "this user may not read it"
+        return "permissions or a read-only medium stand in the way"
+
+    @property
+    def remedy(self) -> str:
+        if self.reading:
+            return "Give this user permission to read it, or run as its owner."
+        return "To write, mount it writable; to read or write, mend the permissions."
 
 
 class StorageIOError(UnavailableError):

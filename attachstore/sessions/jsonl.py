@@ -334,7 +334,8 @@ class JsonlMedium:
 
     def _open_raw(self, name: SessionName) -> LogFile:
         path = self._log_path(name)
-        descriptor = self._open(name, path, self._disk.open_read)
+        with _medium_errors(path):
+            descriptor = self._open(name, path, self._disk.open_read)
         return LogFile(self._disk, descriptor, path, name, self._promise)
 
     def _open_sealed(self, name: SessionName) -> SealedLog:

@@ -10,12 +10,13 @@ Nothing is written, and of whole logs only a few lines are read.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
 
-from attachstore.errors import LogDamagedError, SessionMissingError
+from attachstore.errors import LogDamagedError, SessionMissingError, UnavailableError
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.event import SessionSummary
 from attachstore.sessions.listing import summarize
@@ -35,7 +36,7 @@ class Basis(enum.Enum):
     PROVEN = "proven"
     """The header names it, and its chain is there."""
     CLAIMED = "claimed"
-    """The header names it; its log is damaged or too short to tell."""
+    """The header names it; its log is damaged, too short or not readable, and cannot tell."""
     GONE = "gone"
     """The header names it; there is no such session any more, or another of that name."""
     FOUND = "found"
@@ -104,7 +105,8 @@ def tree(logs: SessionLogs, *, cancel: CancelFlag | None = None) -> tuple[Branch
     """Every session that has a log, below the one it was forked from; the others in order of id.
 
     Reads what a listing reads, and for each fork one event of its parent. A session whose header
-    is lost is compared with all others.
+    is lost is compared with all others. One whose log the medium does not give is there with
+    that as its `problem`, and hides none of the others.
     """
     return _Tree(logs, cancel).branches()
 
@@ -206,9 +208,10 @@ class _Tree:
     def branches(self) -> tuple[Branch, ...]:
         for summary in self._summaries.values():
             self._origins[summary.id] = self._claimed(summary)
-        for session_id, chains in self._chains.items():
-            if self._origins[session_id] is None and not chains.has_header():
-                self._origins[session_id] = self._found(session_id)
+        for session_id in self._chains:
+            if self._origins[session_id] is None and self._has_lost_header(session_id):
+                with self._readable(session_id):
+                    self._origins[session_id] = self._found(session_id)
         forks: dict[str, list[str]] = defaultdict(list)
         roots: list[str] = []
         for session_id in sorted(self._summaries, key=self._place):
@@ -265,7 +268,9 @@ class _Tree:
         elif named.problem is None and named.head_seq < parent.seq:
             basis = Basis.CLAIMED
         else:
-            chain = self._chains[parent.id].at(parent.seq)
+            chain = None
+            with self._readable(parent.id):
+                chain = self._chains[parent.id].at(parent.seq)
             bases = {None: Basis.CLAIMED, parent.chain: Basis.PROVEN}
             basis = bases.get(chain, Basis.GONE)
         return Origin(id=parent.id, seq=parent.seq, chain=parent.chain, basis=basis)
@@ -277,7 +282,7 @@ class _Tree:
         for other in self._summaries:
             if other == session_id or self._descends(other, session_id):
                 continue
-            seq = _parting(self._chains[session_id], self._chains[other])
+            seq = self._common(session_id, other)
             of_other = self._origins.get(other)
             is_own = of_other is None or of_other.seq < seq
             if seq and (seq, is_own) > best:
@@ -285,6 +290,30 @@ class _Tree:
                 chain = self._chains[session_id].at(seq) or ""
                 origin = Origin(id=other, seq=seq, chain=chain, basis=Basis.FOUND)
         return origin
+
+    def _common(self, session_id: str, other: str) -> int:
+        """`seq` of the last event in common; 0 if one of the logs cannot be read."""
+        try:
+            return _parting(self._chains[session_id], self._chains[other])
+        except UnavailableError:
+            for each in (session_id, other):
+                with self._readable(each):
+                    self._chains[each].whole()
+            return 0
+
+    def _has_lost_header(self, session_id: str) -> bool:
+        with self._readable(session_id):
+            return not self._chains[session_id].has_header()
+        return False
+
+    @contextlib.contextmanager
+    def _readable(self, session_id: str) -> Generator[None]:
+        """A log that the medium does not give is the problem of its session, and of no other."""
+        try:
+            yield
+        except UnavailableError as error:
+            summary = self._summaries[session_id]
+            self._summaries[session_id] = replace(summary, problem=error)
 
     def _ring_above(self, session_id: str) -> str:
         """The first session met again on the way up."""

@@ -84,7 +84,7 @@ def _why_not_opened(path: Path) -> OSError | None:
     disk = Disk()
     opened: list[int] = []
     try:
-        opened.append(disk.open_write(path))
+        opened.append(disk.open_read(path))  # SQLite is content with that
         for _ in range(_FILES_OF_SQLITE):
             opened.append(disk.open_temporary(path.parent, 0o600))  # noqa: PERF401 - kept one by one
     except OSError as error:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from pathlib import Path
 
+import pytest
+
+from attachstore.confinement import UnreadableError
+from attachstore.disk import Disk
 from tests.cli.running import Cli
 
 
@@ -91,3 +97,51 @@ def test_a_fork_in_another_store_is_compared_by_its_chain(cli: Cli) -> None:
     assert compared.record["seq"] == 2
     assert cli.run("session", "fork", "s-1", "--into", str(cli.store / "nothing")).status == 3
     assert cli.run("session", "tree", "s-1", "--in", str(other.store)).status == 2
+
+
+@pytest.fixture
+def unreadable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log of s-2 may not be read."""
+    allow = Disk.open_read
+
+    def refuse(disk: Disk, path: Path) -> int:
+        if path.parent.name == "s-2":
+            raise UnreadableError(errno.EACCES, "Permission denied", str(path))
+        return allow(disk, path)
+
+    monkeypatch.setattr(Disk, "open_read", refuse)
+
+
+def test_an_unreadable_log_hides_no_other_and_is_the_exit_status(
+    cli: Cli, request: pytest.FixtureRequest
+) -> None:
+    family(cli)
+    request.getfixturevalue("unreadable")
+
+    ran = cli.run("session", "tree")
+
+    assert ran.text == (
+        "s-1  3 events\n"
+        "└─ s-4  from event 3  3 events\n"
+        "s-2  (storage-read-only)\n"
+        "└─ s-3  from event 3, says its header; the parent's log does not tell  3 events\n"
+    )
+    assert ran.status == 1
+    assert ran.message.count("this user may not read it") == 1
+    told = cli.run("--json", "session", "tree")
+    assert [each["id"] for each in told.records] == ["s-1", "s-4", "s-2", "s-3"]
+    assert [(each["code"], each["session"]) for each in told.errors] == [
+        ("storage-read-only", "s-2")
+    ]
+    assert cli.run("session", "tree", "s-1").status == 0
+
+
+def test_a_listing_says_nothing_of_an_unreadable_log_but_that(
+    cli: Cli, request: pytest.FixtureRequest
+) -> None:
+    append(cli, "s-2", 1)
+    request.getfixturevalue("unreadable")
+
+    ran = cli.run("session", "list")
+
+    assert ran.text.split() == ["s-2", "-", "-", "-", "(storage-read-only)"]

@@ -168,7 +168,31 @@ async def test_another_user_is_told_that_a_private_store_may_not_be_read(
             await store.read(Digest.of(TEXT))
 
     assert caught.value.code == "storage-read-only"
-    assert "permissions" in str(caught.value)
+    assert "this user may not read it" in str(caught.value)
+    assert "run as its owner" in str(caught.value)
+
+
+@pytest.mark.root
+async def test_another_user_is_told_which_log_may_not_be_read(
+    home: Path, umask: Callable[[int], None], another_user: Callable[[], None]
+) -> None:
+    """And sees all others: in a listing, and in the tree."""
+    umask(0o022)
+    await use(home / "store")
+    log = home / "store" / "sessions" / "s-2" / "log.jsonl"
+    log.chmod(0o600)
+    another_user()
+
+    async with Store.open(home / "store", read_only=True, decode_in_process=True) as store:
+        listed = {each.id: each.problem for each in await store.sessions.list()}
+        grown = {each.summary.id: each.summary.problem for each in await store.sessions.tree()}
+        with pytest.raises(StorageReadOnlyError) as caught:
+            await store.sessions.inspect("s-2")
+
+    assert (caught.value.where, caught.value.reading) == (str(log), True)
+    for problems in (listed, grown):
+        assert problems["s-1"] is None
+        assert str(problems["s-2"]) == str(caught.value)
 
 
 @pytest.mark.parametrize("planted", ["link", "file", "FIFO"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from attachstore.errors import SessionMissingError
+from attachstore.disk import Disk
+from attachstore.errors import SessionMissingError, StorageIOError
 from attachstore.sessions import SessionLogs
 from attachstore.sessions.lineage import Branch, divergence, tree
 from tests.conformance.session_medium import confirm, filled
@@ -211,3 +214,38 @@ def test_events_that_are_lost_on_one_side_do_not_hide_later_common_ones(
 
     assert divergence(logs, "a", "b").seq == 6
     assert divergence(logs, "b", "a").seq == 6
+
+
+@pytest.mark.parametrize("broken", ["a", "b"])
+def test_a_log_that_fails_after_it_was_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    """Its header is looked for, and others are compared with it."""
+    place = JsonlPlace(tmp_path)
+    logs = SessionLogs(place.medium(), confirm)
+    for name in ("a", "b", "c"):
+        filled(logs, name, 1).close()
+    fork(logs, "a", 1, "d", 2)
+    lose_header(place, "d")
+    allow, listing = Disk.open_read, SessionLogs.list
+
+    def fail(disk: Disk, path: Path) -> int:
+        if path.parent.name == broken:
+            raise OSError(errno.EIO, "failed")
+        return allow(disk, path)
+
+    def listed(self: SessionLogs, **options: Any) -> Any:
+        found = listing(self, **options)
+        monkeypatch.setattr(Disk, "open_read", fail)
+        return found
+
+    monkeypatch.setattr(SessionLogs, "list", listed)
+
+    branches = tree(logs)
+
+    everyone = [branch for root in branches for _, branch in root.walk()]
+    assert sorted(branch.summary.id for branch in everyone) == ["a", "b", "c", "d"]
+    for branch in everyone:
+        is_broken = branch.summary.id == broken
+        assert isinstance(branch.summary.problem, StorageIOError) == is_broken
+    assert ("  d a@1 found" in shown(branches)) == (broken == "b")

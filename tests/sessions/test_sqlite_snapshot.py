@@ -177,6 +177,18 @@ def test_a_writer_who_comes_and_goes_never_makes_a_reader_see_what_is_not_there(
     assert seen > 1
 
 
+@pytest.mark.root
+def test_another_user_is_told_that_the_database_may_not_be_read(
+    place: SqlitePlace, another_user: Callable[[], None]
+) -> None:
+    written(place, 1)
+    place.path.chmod(0o600)
+    another_user()
+
+    with pytest.raises(StorageReadOnlyError, match="this user may not read it"):
+        SessionLogs(SqliteMedium(place.root, ReadOnlyDisk()), confirm).list()
+
+
 def test_what_was_read_while_somebody_wrote_is_not_handed_out(place: SqlitePlace) -> None:
     written(place, 1)
     database = without_a_place(place).database
