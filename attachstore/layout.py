@@ -8,6 +8,7 @@ that holds anything else and lacks it is somebody's documents: refused, never gr
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import uuid
@@ -17,6 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from attachstore.destination import destination_errors
 from attachstore.disk import (
     Disk,
     ensure_directory,
@@ -55,6 +57,8 @@ SESSION_NAMES = {
     SQLITE: (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
 }
 """What below the root holds the session logs, for each medium."""
+_NOTHING = frozenset({errno.ENOENT, errno.ENOTDIR})
+_NOWHERE = _NOTHING | {errno.ENAMETOOLONG, errno.ELOOP}
 _TEMPORARY_PREFIX = "spool-"
 _HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
 
@@ -81,8 +85,10 @@ def read_marker(disk: Disk, root: Path) -> Marker | None:
     with storage_errors(path), layout_errors(path):
         try:
             descriptor = disk.open_read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
+        except OSError as error:
+            if error.errno in _NOTHING or not _is_anywhere(disk, root):
+                return None
+            raise
         try:
             if not is_regular(disk.status_open(descriptor)):
                 raise StoreLayoutError(where=str(path), reason="it is not a regular file")
@@ -90,6 +96,15 @@ def read_marker(disk: Disk, root: Path) -> Marker | None:
         finally:
             disk.close(descriptor)
     return _parse(path, text)
+
+
+def _is_anywhere(disk: Disk, root: Path) -> bool:
+    """Whether the path of a store leads somewhere: not through a file, nor round in a circle."""
+    try:
+        disk.status_followed(root)
+    except OSError as error:
+        return error.errno not in _NOWHERE
+    return True
 
 
 def _parse(path: Path, text: bytes) -> Marker:
@@ -123,10 +138,12 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
     """Names that make `root` somebody else's directory; stops being lazy at the first."""
     try:
         names = disk.names(root)
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in _NOWHERE:
+            raise
+        if error.errno == errno.ENOTDIR and _is_anywhere(disk, root):
+            raise StoreForeignError(where=str(root), reason="it is a file") from None
         return
-    except NotADirectoryError:
-        raise StoreForeignError(where=str(root), reason="it is a file") from None
     own = _OWN_NAMES | _HARMLESS
     if DATABASE in names and _is_our_database(disk, root / DATABASE):
         own |= frozenset(SESSION_NAMES[SQLITE])
@@ -166,7 +183,7 @@ def refuse_inside(disk: Disk, path: Path) -> None:
 
     Raises DestinationError if `path` lies in one, whichever it is, also by way of links.
     """
-    with storage_errors(path):
+    with storage_errors(path), destination_errors(path):
         for above in Path(os.path.realpath(path)).parents:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 disk.status_followed(above / MARKER)
@@ -186,13 +203,16 @@ def make_root(disk: Disk, root: Path) -> None:
         for path in reversed(missing):
             ensure_directory(disk, path)
             disk.sync_directory(path.parent)
+        disk.status_followed(root)  # a link that leads nowhere has the name, and is no directory
 
 
 @contextlib.contextmanager
 def _no_place(root: Path) -> Generator[None]:
     try:
         yield
-    except (FileNotFoundError, NotADirectoryError) as error:  # below /proc, or below a file
+    except OSError as error:  # below /proc, below a file, ...
+        if error.errno not in _NOWHERE:
+            raise
         raise InvalidConfigurationError(
             where=ascii(str(root))[1:-1],
             key="store",

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+from attachstore.destination import destination_errors
 from attachstore.digest import Digest
 from attachstore.disk import (
     Disk,
@@ -122,8 +123,9 @@ class Checkpoint:
 
         Raises:
             InvalidConfigurationError: the file is damaged, or of another store or other options.
+            DestinationError: no file can be at `path`.
         """
-        with storage_errors(self.path):
+        with storage_errors(self.path), destination_errors(self.path):
             try:
                 text = self._read()
             except FileNotFoundError:
@@ -149,7 +151,7 @@ class Checkpoint:
             "covered": covered.to_json(),
         }
         temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(8)}{_PART}")
-        with storage_errors(self.path):
+        with storage_errors(self.path), destination_errors(self.path):
             try:
                 descriptor = self._disk.create(temporary, _MODE)
             except FileNotFoundError:

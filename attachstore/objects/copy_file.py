@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from attachstore.destination import destination_errors
 from attachstore.disk import Disk, is_regular, remove_quietly, storage_errors, write_all
 from attachstore.errors import DestinationError
 from attachstore.layout import refuse_inside
@@ -36,7 +37,7 @@ class CopyFile:
 
     def __enter__(self) -> Self:
         refuse_inside(self._disk, self._target)
-        with storage_errors(self._target):
+        with storage_errors(self._target), destination_errors(self._target):
             try:
                 self._refuse_irregular()
                 self._descriptor = self._disk.create(self._temporary, _MODE)

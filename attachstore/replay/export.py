@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from attachstore.destination import destination_errors
 from attachstore.digest import Digest
 from attachstore.disk import Disk, remove_quietly, storage_errors
 from attachstore.errors import AttachstoreError, DestinationError
@@ -249,7 +250,7 @@ def _claim(disk: Disk, directory: Path) -> bool:
     """Make sure of a folder of our own. Whether it was made here; False: it was there, empty."""
     where = ascii(str(directory))[1:-1]
     refuse_inside(disk, directory)
-    with storage_errors(directory):
+    with storage_errors(directory), destination_errors(directory):
         try:
             disk.make_directory(directory)
         except FileExistsError:

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from attachstore.destination import destination_errors
 from attachstore.disk import BLOCK_BYTES, Disk, read_all, remove_quietly, storage_errors, write_all
 from attachstore.errors import DestinationError
 
@@ -29,7 +30,7 @@ class Draft:
         self._buffer = bytearray()
         self.size_bytes = 0
         """Of what was written so far, buffered or not."""
-        with storage_errors(directory):
+        with storage_errors(directory), destination_errors(directory):
             try:
                 self._descriptor: int | None = disk.create(self._path, _MODE)
             except (FileNotFoundError, NotADirectoryError):

@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from attachstore.admission import thumbnail
+from attachstore.destination import destination_errors
 from attachstore.disk import Disk, is_regular, read_all, storage_errors
 from attachstore.errors import AttachstoreError, DestinationError
 from attachstore.layout import refuse_inside
@@ -254,7 +255,7 @@ def _check_target(disk: Disk, path: Path) -> None:
     """Refuse to replace anything but a page that was written here before."""
     refuse_inside(disk, path)
     where = ascii(str(path))[1:-1]
-    with storage_errors(path):
+    with storage_errors(path), destination_errors(path):
         try:
             is_file = is_regular(disk.status(path))
         except FileNotFoundError:
