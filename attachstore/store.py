@@ -289,11 +289,9 @@ class Store:
     def uses(self, reference: Reference | Digest) -> AsyncGenerator[Use]:
         """Yield every place in every session log that refers to the object. Reads all logs.
 
-        A damaged log is read on beyond its damage, as far as its lines parse. If there was one, or
-        one that could not be read, there may be more uses than were found: the first error is
-        raised after the last of them.
+        A damaged log is read on beyond its damage, as far as its lines parse.
 
-        Raises:
+        Raises, after all uses that were found, as there may be more:
             LogDamagedError: something in the log it names might refer to the object.
             UnavailableError, StoreLayoutError: the log it names could not be read.
         """
