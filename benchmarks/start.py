@@ -96,8 +96,13 @@ class Process:
     ) -> None:
         self._arguments = arguments
         self._prepare = prepare
-        self._environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(compiled)}
-        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        others = {"PYTHONDONTWRITEBYTECODE"}
+        self._environment = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in others and not name.startswith("ATTACHSTORE_")
+        }
+        self._environment["PYTHONPYCACHEPREFIX"] = str(compiled)
         self._spent_s: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
 
     async def run(self) -> None:

@@ -39,6 +39,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture
+def reachable_path() -> Iterator[Path]:
+    """As `tmp_path`, but other users get there: each pytest that starts closes its own folder."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
 def _remembers_counts(_directory: Path) -> bool:
     return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -24,6 +25,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "TOOL_OUTPUT_BYTES", 1_200_000)
+        for name in list(os.environ):
+            if name.startswith(("ATTACHSTORE_", "XDG_")):
+                patch.delenv(name)
         assert Cli(place / "store", {}).run("demo", "--html", place / "page.html").status == 0
     return place / "store"
 

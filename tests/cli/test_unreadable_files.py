@@ -16,6 +16,11 @@ NOBODY = 65_534
 
 
 @pytest.fixture
+def tmp_path(reachable_path: Path) -> Path:
+    return reachable_path
+
+
+@pytest.fixture
 def ordinary_user(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], None]]:
@@ -27,9 +32,6 @@ def ordinary_user(
     if os.geteuid() != 0:
         yield lambda: None
         return
-    for path in tmp_path.parents:
-        if path.stat().st_uid == 0 and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o011)
     for path in (tmp_path, *filter(Path.is_dir, tmp_path.rglob("*"))):
         os.chown(path, NOBODY, NOBODY)
     # The real user too: that is the one who is asked about by access(2).

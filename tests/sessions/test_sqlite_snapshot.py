@@ -46,12 +46,9 @@ for round_ in range(int(sys.argv[2])):
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> SqlitePlace:
-    for path in (tmp_path, *tmp_path.parents):
-        if path.stat().st_uid == os.geteuid() and path != Path("/"):
-            path.chmod(path.stat().st_mode | 0o011)
-    (tmp_path / "store").mkdir(mode=0o755)
-    return SqlitePlace(tmp_path / "store")
+def place(reachable_path: Path) -> SqlitePlace:
+    (reachable_path / "store").mkdir(mode=0o755)
+    return SqlitePlace(reachable_path / "store")
 
 
 @pytest.fixture
@@ -128,12 +125,12 @@ def test_another_user_reads_what_a_live_writer_has_committed(
 
 @pytest.mark.root
 def test_commits_that_another_user_cannot_read_are_not_left_out(
-    place: SqlitePlace, another_user: Callable[[], None], tmp_path: Path
+    place: SqlitePlace, another_user: Callable[[], None], reachable_path: Path
 ) -> None:
     written(place, 1)
     writing = SessionLogs(place.medium(), confirm)
     writing.load("s-1").append("message", 2)
-    copy = tmp_path / "copy"
+    copy = reachable_path / "copy"
     copy.mkdir(mode=0o755)
     for name in (place.path.name, WAL):
         shutil.copy(place.root / name, copy / name)
