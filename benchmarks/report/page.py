@@ -92,7 +92,8 @@ def _notice(results: Results) -> str:
             f"\n\n**The machine was busy with other work**: up to {load:g} processes wanted a "
             "processor when a benchmark began. The 90th percentiles show it."
         )
-    return f"Measured {' to '.join(days)} on {last.place}; {last.machine}.{short}\n"
+    main = next((outcome for outcome in outcomes if " on " not in outcome.benchmark), last)
+    return f"Measured {' to '.join(days)} on {main.place}; {last.machine}.{short}\n"
 
 
 def _targets(results: Results, plots: Iterable[str]) -> str:
