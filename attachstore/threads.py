@@ -137,22 +137,22 @@ class Worker:
 
         The iterator is closed in a thread, also when the caller stops early.
         """
-        return self._iterate(start, _pull)
+        return self._iterate(start, _add_item)
 
     def iterate_runs(self, start: Callable[[CancelFlag], Iterator[list[R]]]) -> AsyncGenerator[R]:
         """As `iterate`, for an iterator that yields some items at a time: in less time for each."""
-        return self._iterate(start, _pull_runs)
+        return self._iterate(start, _add_run)
 
     async def _iterate(
         self,
         start: Callable[[CancelFlag], Iterator[T]],
-        pull: Callable[[Iterator[T]], tuple[list[R], Exception | None]],
+        add: Callable[[list[R], T], None],
     ) -> AsyncGenerator[R]:
         flag = CancelFlag()
         iterator = await self.finish(start, flag)
         try:
             while True:
-                batch, ended = await _ended(self._submit(lambda: pull(iterator), flag))
+                batch, ended = await _ended(self._submit(lambda: _pull(iterator, add), flag))
                 for item in batch:
                     yield item
                 if isinstance(ended, StopIteration):
@@ -294,26 +294,23 @@ _BATCH_ITEMS_MAX = 256
 _BATCH_S_MAX = 0.02
 
 
-def _pull(iterator: Iterator[R]) -> tuple[list[R], Exception | None]:
+def _add_item(batch: list[R], item: R) -> None:
+    batch.append(item)
+
+
+def _add_run(batch: list[R], run: list[R]) -> None:
+    batch.extend(run)
+
+
+def _pull(
+    iterator: Iterator[T], add: Callable[[list[R], T], None]
+) -> tuple[list[R], Exception | None]:
     """Some items, and what ended the iterator if it ended: items before an error are kept."""
     batch: list[R] = []
     deadline_s = time.monotonic() + _BATCH_S_MAX
     try:
-        for item in iterator:
-            batch.append(item)
-            if len(batch) == _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
-                return batch, None
-    except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
-        return batch, ended
-    return batch, StopIteration()
-
-
-def _pull_runs(iterator: Iterator[list[R]]) -> tuple[list[R], Exception | None]:
-    batch: list[R] = []
-    deadline_s = time.monotonic() + _BATCH_S_MAX
-    try:
-        for run in iterator:
-            batch += run
+        for found in iterator:
+            add(batch, found)
             if len(batch) >= _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
                 return batch, None
     except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
