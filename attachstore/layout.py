@@ -185,10 +185,23 @@ def refuse_inside(disk: Disk, path: Path) -> None:
     """
     with storage_errors(path), destination_errors(path):
         for above in Path(os.path.realpath(path)).parents:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                disk.status_followed(above / MARKER)
+            if _is_store(disk, above):
                 reason = f"it lies in the store at {ascii(str(above))[1:-1]}"
                 raise DestinationError(where=ascii(str(path))[1:-1], reason=reason)
+
+
+def _is_store(disk: Disk, folder: Path) -> bool:
+    """Also one that is damaged, or of a newer format; not what holds another program's file."""
+    try:
+        disk.status(folder / MARKER)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        return read_marker(disk, folder) is not None
+    except StoreForeignError:
+        return False
+    except (StoreLayoutError, StoreVersionError):
+        return True
 
 
 def make_root(disk: Disk, root: Path) -> None:

@@ -74,6 +74,30 @@ async def test_nor_by_way_of_a_link_or_into_another_one(
             await WRITERS[writer](store, reference, path)
 
 
+@pytest.mark.parametrize(
+    ("text", "is_store"),
+    [
+        ('{"application":"another"}', False),
+        ('{"application":"attachstore","format":2}', True),
+        ("not JSON", True),
+    ],
+)
+async def test_a_file_of_that_name_makes_a_store_only_if_it_may_be_ours(
+    store: Store, reference: Reference, tmp_path: Path, text: str, is_store: bool
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "attachstore.json").write_text(text)
+
+    if is_store:
+        with pytest.raises(DestinationError, match="it lies in the store at"):
+            await store.copy_to(reference, folder / "copy")
+    else:
+        await store.copy_to(reference, folder / "copy")
+
+    assert (folder / "copy").exists() != is_store
+
+
 async def test_beside_a_store_is_a_place_like_any_other(
     store: Store, reference: Reference, tmp_path: Path
 ) -> None:
