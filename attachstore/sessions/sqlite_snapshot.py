@@ -52,18 +52,25 @@ class Snapshot(sqlite3.Connection):
 
     def is_current(self) -> bool:
         """Whether it may be used for another call: nobody has changed or committed anything."""
-        unchanged = _state(self._disk, self._path) == self._state
-        return unchanged and not _waiting(self._disk, self._path)
+        return self._now() == self._state and not _waiting(self._disk, self._path)
 
     def check(self) -> None:
         """Raises StorageReadOnlyError if the file has changed since then; closes itself."""
-        if _state(self._disk, self._path) != self._state:
+        if self._now() != self._state:
             self.close()
             reason = (
                 "another process wrote to it while it was read, and who may not write in its "
                 "directory cannot take turns with writers: repeat the call"
             )
             raise StorageReadOnlyError(where=str(self._path), reason=reason)
+
+    def _now(self) -> State | None:
+        """What the file is by now. Closes itself if the medium does not say."""
+        try:
+            return _state(self._disk, self._path)
+        except BaseException:
+            self.close()
+            raise
 
 
 def open_to_read(
