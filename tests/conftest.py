@@ -6,7 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -45,6 +45,18 @@ def reachable_path() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as made:
         Path(made).chmod(0o755)
         yield Path(made)
+
+
+NOBODY = 65_534
+
+
+@pytest.fixture
+def another_user() -> Iterator[Callable[[], None]]:
+    """Call it to go on as somebody who owns nothing here. Use `reachable_path`."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    yield lambda: os.seteuid(NOBODY)
+    os.seteuid(0)
 
 
 def _remembers_counts(_directory: Path) -> bool:

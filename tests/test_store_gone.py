@@ -92,7 +92,7 @@ async def test_directories_that_a_copy_left_out_are_still_made_again(store: Stor
     assert [it.id for it in await store.sessions.list()] == ["s-1", "s-2"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+@pytest.mark.root
 async def test_an_unmounted_store_is_not_grown_into_its_mount_point(tmp_path: Path) -> None:
     mount_point = tmp_path / "mount"
     mount_point.mkdir()

@@ -6,8 +6,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
@@ -348,25 +347,15 @@ def test_quarantine_on_a_read_only_disk_reports_and_leaves(
 
 
 @pytest.fixture
-def shared_root() -> Iterator[Path]:
-    """A directory that other users may enter: pytest's own is private."""
-    with tempfile.TemporaryDirectory() as made:
-        Path(made).chmod(0o755)
-        yield Path(made) / "store"
-
-
-@pytest.fixture
-def somebody_else() -> Iterator[Callable[[], None]]:
-    """Call it to go on as an ordinary user who owns nothing."""
-    yield lambda: os.seteuid(NOBODY)
-    os.seteuid(0)
+def shared_root(reachable_path: Path) -> Path:
+    return reachable_path / "store"
 
 
 @pytest.mark.root
-def test_another_user_may_scan(shared_root: Path, somebody_else: Callable[[], None]) -> None:
+def test_another_user_may_scan(shared_root: Path, another_user: Callable[[], None]) -> None:
     shop = on_disk(shared_root)
     shop.log("s-1", shop.put(b"words"))
-    somebody_else()
+    another_user()
 
     report = look_at(shared_root, Disk()).scan()
 
@@ -377,7 +366,7 @@ def test_another_user_may_scan(shared_root: Path, somebody_else: Callable[[], No
 
 @pytest.mark.root
 def test_what_another_user_may_not_read_is_unreadable_never_corrupt_or_missing(
-    shared_root: Path, somebody_else: Callable[[], None]
+    shared_root: Path, another_user: Callable[[], None]
 ) -> None:
     shop = on_disk(shared_root)
     hidden, in_shard = shop.put(b"hidden"), shop.put(b"in a closed directory")
@@ -386,7 +375,7 @@ def test_what_another_user_may_not_read_is_unreadable_never_corrupt_or_missing(
     path_of(shared_root, hidden).chmod(0)
     path_of(shared_root, in_shard).parent.chmod(0)
     log_of(shared_root).chmod(0)
-    somebody_else()
+    another_user()
 
     report = look_at(shared_root, Disk()).scan()
 

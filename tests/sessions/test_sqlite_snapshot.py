@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -49,15 +49,6 @@ for round_ in range(int(sys.argv[2])):
 def place(reachable_path: Path) -> SqlitePlace:
     (reachable_path / "store").mkdir(mode=0o755)
     return SqlitePlace(reachable_path / "store")
-
-
-@pytest.fixture
-def another_user() -> Iterator[Callable[[], None]]:
-    """Call it to go on as somebody who owns nothing here."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
-    yield lambda: os.seteuid(NOBODY)
-    os.seteuid(0)
 
 
 def written(place: SqlitePlace, *data: object) -> None:
