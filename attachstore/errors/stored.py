@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from attachstore.errors.error import ConflictError, IntegrityError, NotFoundError
 
+MEND_HEADER = (
+    "Restore the log from a copy: a header cannot be repaired. `attachstore replay` shows the "
+    "events that can still be read."
+)
+"""For damage at line 1 of a log."""
+
 
 class ObjectMissingError(NotFoundError):
     """No object lies under the digest."""
@@ -119,10 +125,7 @@ class LogDamagedError(IntegrityError):
     @property
     def remedy(self) -> str:
         if self.line == 1:
-            return (
-                "Restore the log from a copy: a header cannot be repaired. `attachstore replay` "
-                "shows the events that can still be read."
-            )
+            return MEND_HEADER
         return (
             "The events before it are intact. Restore the log from a copy, fork before the damage, "
             "or cut it with `attachstore session repair`, which keeps the cut bytes."

@@ -17,6 +17,7 @@ from attachstore.errors import (
     SessionMissingError,
     StoreLayoutError,
 )
+from attachstore.errors.stored import MEND_HEADER
 from attachstore.integrity.pace import UNPACED, Pace
 from attachstore.integrity.report import Finding, Kind
 from attachstore.sessions.event import Damage, Event, Tail
@@ -28,10 +29,6 @@ from attachstore.sessions.removal import DELETED_PREFIX
 from attachstore.sessions.scan import Scan, resync
 from attachstore.threads import CancelFlag
 
-_MEND_HEADER = (
-    "Restore the log from a copy: a header cannot be repaired. `attachstore replay` shows the "
-    "events that can still be read."
-)
 _MEND_DATABASE = (
     "Events may be missing at the ends of logs. Restore sessions.db from a copy of the store, or "
     "save what is still read with `attachstore session convert jsonl`."
@@ -76,7 +73,7 @@ class LogOutcome:
             session=self.session,
             path=self.path,
             line=line,
-            hint=_MEND_HEADER if line == 1 else None,
+            hint=MEND_HEADER if line == 1 else None,
             offset_bytes=part.offset_bytes,
             size_bytes=None if damaged else part.size_bytes,
         )

@@ -61,7 +61,7 @@ def _runs(
     except LogDamagedError:
         if damaged in _READ_ON:
             start = record.CHAIN_START
-            yield from _singly(resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel))
+            yield from _runs_of_one(resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel))
         if damaged in _RAISED:
             raise
         return
@@ -69,12 +69,12 @@ def _runs(
         scan.skip_to(after)
     yield from scan.runs()
     if damaged in _READ_ON:
-        yield from _singly(scan.resync())
+        yield from _runs_of_one(scan.resync())
     if damaged in _RAISED:
         scan.raise_damage()
 
 
-def _singly(events: Iterator[Event]) -> Iterator[list[Event]]:
+def _runs_of_one(events: Iterator[Event]) -> Iterator[list[Event]]:
     for event in events:
         yield [event]
 
