@@ -7,6 +7,7 @@ specification (descriptor.md, "Registered algorithms").
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
@@ -156,3 +157,20 @@ def chained(before: bytes, body: bytes) -> bytes:
     except BaseException:
         with _PANICS:
             raise
+
+
+def chained_all(before: bytes, bodies: Iterable[bytes]) -> list[bytes]:
+    """`chained` of each body to the one before. One state is used again: at half the price."""
+    chains: list[bytes] = []
+    add = chains.append
+    try:
+        state = blake3()
+        for body in bodies:
+            state.reset()
+            state.update(before + body)
+            before = state.digest(CHECKSUM_BYTES)
+            add(before)
+    except BaseException:
+        with _PANICS:
+            raise
+    return chains

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from attachstore.arguments import check_int
+from attachstore.deferred import Deferred
 from attachstore.errors import LogDamagedError
 from attachstore.objects.store import ObjectStore
 from attachstore.replay import (
@@ -18,6 +19,7 @@ from attachstore.replay import (
     check_at,
     export,
     replay,
+    replay_deferred,
     strict,
 )
 from attachstore.sessions.event import SessionView, view_without_header
@@ -56,7 +58,11 @@ class Readback:
     def steps(self, *, lenient: bool = False) -> AsyncGenerator[Step]:
         """As `Store.replay`."""
 
-        def start(cancel: CancelFlag) -> Generator[list[Step]]:
+        def start(cancel: CancelFlag) -> Generator[list[Step] | Deferred[Step]]:
+            if self._at is None:
+                return replay_deferred(
+                    self._logs, self._resolver, self._session_id, lenient=lenient, cancel=cancel
+                )
             found = self._replay("resync" if lenient else "raise", cancel)
             return found if lenient else strict(found)
 

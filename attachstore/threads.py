@@ -15,15 +15,16 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from attachstore.daemon import insisting
+from attachstore.deferred import Deferred
 from attachstore.errors import ResourceExhaustedError
 from attachstore.thread_pool import Pool, no_threads
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 THREADS_MAX = 16
 """More threads than that gain nothing: a journaled file system groups their syncs at 16 to 32."""
@@ -137,32 +138,39 @@ class Worker:
 
         The iterator is closed in a thread, also when the caller stops early.
         """
-        return self._iterate(start, _add_item)
+        return self.iterate_runs(lambda flag: _runs_of_one(start(flag)))
 
-    def iterate_runs(self, start: Callable[[CancelFlag], Iterator[list[R]]]) -> AsyncGenerator[R]:
-        """As `iterate`, for an iterator that yields some items at a time: in less time for each."""
-        return self._iterate(start, _add_run)
-
-    async def _iterate(
-        self,
-        start: Callable[[CancelFlag], Iterator[T]],
-        add: Callable[[list[R], T], None],
+    async def iterate_runs(
+        self, start: Callable[[CancelFlag], Iterator[list[R] | Deferred[R]]]
     ) -> AsyncGenerator[R]:
+        """As `iterate`, for an iterator that yields some items at a time: in less time for each.
+
+        What is deferred is made here, in the loop.
+        """
         flag = CancelFlag()
-        iterator = await self.finish(start, flag)
+        runs = await self.finish(start, flag)
         try:
             while True:
-                batch, ended = await _ended(self._submit(lambda: _pull(iterator, add), flag))
-                for item in batch:
-                    yield item
+                batch, ended = await _ended(self._submit(partial(_pull, runs), flag))
+                for run in batch:
+                    items = _made(run) if isinstance(run, Deferred) else run
+                    if items is None:
+                        await self._close(runs)
+                        runs, ended = cast("Deferred[R]", run).otherwise(), None
+                        break
+                    for item in items:
+                        yield item
                 if isinstance(ended, StopIteration):
                     return
                 if ended is not None:
                     raise ended
         finally:
-            close = getattr(iterator, "close", None)
-            if close is not None:
-                await self.let_go(close)
+            await self._close(runs)
+
+    async def _close(self, iterator: Iterator[object]) -> None:
+        close = getattr(iterator, "close", None)
+        if close is not None:
+            await self.let_go(close)
 
     async def let_go(self, release: Callable[[], object]) -> None:
         """As `finish`, for giving back what is held: a closed worker does not refuse it.
@@ -290,29 +298,40 @@ async def to_the_end(work: Coroutine[Any, Any, R]) -> R:
     return await joined(asyncio.get_running_loop().create_task(work))
 
 
-_BATCH_ITEMS_MAX = 256
+_BATCH_ITEMS_MAX = 1024
 _BATCH_S_MAX = 0.02
 
 
-def _add_item(batch: list[R], item: R) -> None:
-    batch.append(item)
-
-
-def _add_run(batch: list[R], run: list[R]) -> None:
-    batch.extend(run)
+def _runs_of_one(items: Iterator[R]) -> Generator[list[R]]:
+    try:
+        for item in items:
+            yield [item]
+    finally:
+        close = getattr(items, "close", None)
+        if close is not None:
+            close()
 
 
 def _pull(
-    iterator: Iterator[T], add: Callable[[list[R], T], None]
-) -> tuple[list[R], Exception | None]:
-    """Some items, and what ended the iterator if it ended: items before an error are kept."""
-    batch: list[R] = []
+    runs: Iterator[list[R] | Deferred[R]],
+) -> tuple[list[list[R] | Deferred[R]], Exception | None]:
+    """Some runs, and what ended the iterator if it ended: items before an error are kept."""
+    batch: list[list[R] | Deferred[R]] = []
+    count = 0
     deadline_s = time.monotonic() + _BATCH_S_MAX
     try:
-        for found in iterator:
-            add(batch, found)
-            if len(batch) >= _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
+        for run in runs:
+            batch.append(run)
+            count += run.items_max if isinstance(run, Deferred) else len(run)
+            if count >= _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
                 return batch, None
     except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
         return batch, ended
     return batch, StopIteration()
+
+
+def _made(deferred: Deferred[R]) -> list[R] | None:
+    try:
+        return deferred.make()
+    except MemoryError as error:
+        raise for_callers(error) from None

@@ -6,6 +6,7 @@ As benchmarks/steps.py: no targets, each step against the floor of its call.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -85,10 +86,7 @@ async def _hashed(store: Store, path: Path, size: str, plan: Plan) -> list[Row]:
 
 async def _read_back(store: Store, plan: Plan) -> list[Row]:
     events = plan.choose(full=20_000, quick=1_000)
-    session = await store.sessions.create("s-1")
-    for _ in range(events // APPEND_EVENTS):
-        await session.append_many([("message", message()) for _ in range(APPEND_EVENTS)])
-    await session.close()
+    await _write_events(store, events)
     (log,) = (plan.directory / "store" / "sessions").rglob("log.jsonl")
 
     async def floor() -> None:
@@ -106,6 +104,10 @@ async def _read_back(store: Store, plan: Plan) -> list[Row]:
         for _ in store.logs.events("s-1"):
             pass
 
+    def chain_only() -> None:
+        for _ in store.logs.deferred_runs("s-1"):
+            pass
+
     return await steps(
         f"replay {events:,} events",
         "json.loads and BLAKE3 of each line",
@@ -113,11 +115,26 @@ async def _read_back(store: Store, plan: Plan) -> list[Row]:
             "replay": whole,
             "read the events": events_only,
             "read the events, without a thread": at_once(without_a_thread),
+            "cut the lines and check their chain": at_once(chain_only),
+            "json.loads of each line": at_once(lambda: _parse(log)),
             "one switch of the loop for each": lambda: _switch(events),
         },
         floor,
         plan,
     )
+
+
+async def _write_events(store: Store, events: int) -> None:
+    session = await store.sessions.create("s-1")
+    for _ in range(events // APPEND_EVENTS):
+        await session.append_many([("message", message()) for _ in range(APPEND_EVENTS)])
+    await session.close()
+
+
+def _parse(path: Path) -> None:
+    with path.open("rb") as file:
+        for line in file:
+            json.loads(line)
 
 
 async def _switch(times: int) -> None:

@@ -12,7 +12,14 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attachstore.digest import SHARED_FROM_BYTES, Digest, Hasher, chained, checksum
+from attachstore.digest import (
+    SHARED_FROM_BYTES,
+    Digest,
+    Hasher,
+    chained,
+    chained_all,
+    checksum,
+)
 from attachstore.errors import InvalidReferenceError
 from tests.waiting import wait_until
 
@@ -133,6 +140,15 @@ def test_a_checksum_is_the_front_of_the_hash_of_its_parts() -> None:
     assert checksum(b"a", b"bc") == blake3(b"abc").digest()[:16]
 
 
+@given(st.binary(min_size=16, max_size=16), st.lists(st.binary(max_size=3000), max_size=5))
+def test_a_chain_of_many_is_that_of_each(before: bytes, bodies: list[bytes]) -> None:
+    one_by_one = [before]
+    for body in bodies:
+        one_by_one.append(chained(one_by_one[-1], body))
+
+    assert chained_all(before, bodies) == one_by_one[1:]
+
+
 class PanicException(BaseException):
     """As the library's own, which no `except Exception` catches."""
 
@@ -141,6 +157,9 @@ class Starved:
     """A hash that finds no memory for what it is asked."""
 
     def __init__(self, *_: bytes) -> None:
+        return
+
+    def reset(self) -> None:
         return
 
     def update(self, _: bytes) -> None:
@@ -161,8 +180,9 @@ class Starved:
         lambda: Hasher().digest(),
         lambda: checksum(b"x"),
         lambda: chained(b"x", b"y"),
+        lambda: chained_all(b"x", [b"y"]),
     ],
-    ids=["of", "update", "digest", "checksum", "chained"],
+    ids=["of", "update", "digest", "checksum", "chained", "chained_all"],
 )
 def test_a_panic_of_the_library_is_a_memory_error(
     ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch

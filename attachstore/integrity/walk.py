@@ -24,7 +24,6 @@ from attachstore.sessions.event import Damage, Event, Tail
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.medium import LogReader, SelfCheckingMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.record import CHAIN_START
 from attachstore.sessions.removal import DELETED_PREFIX
 from attachstore.sessions.scan import Scan, resync
 from attachstore.threads import CancelFlag
@@ -140,9 +139,7 @@ class LogWalk:
                     outcome.damage = Damage(
                         line=error.line, offset_bytes=error.offset_bytes, reason=error.reason
                     )
-                    yield from resync(
-                        log, offset_bytes=0, line=1, chain=CHAIN_START, cancel=self._cancel
-                    )
+                    yield from resync(log, cancel=self._cancel)
                     return
                 outcome.session = scan.header.id
                 yield from scan.events()

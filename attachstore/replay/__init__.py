@@ -4,7 +4,16 @@ The page has much to load, so its names are in `attachstore.replay.page` only.
 """
 
 from attachstore.replay.export import ExportReport, ExportWriter, export
-from attachstore.replay.steps import Outcome, Resolved, Resolver, Step, check_at, replay, strict
+from attachstore.replay.steps import (
+    Outcome,
+    Resolved,
+    Resolver,
+    Step,
+    check_at,
+    replay,
+    replay_deferred,
+    strict,
+)
 
 __all__ = [
     "ExportReport",
@@ -16,5 +25,6 @@ __all__ = [
     "check_at",
     "export",
     "replay",
+    "replay_deferred",
     "strict",
 ]

@@ -23,6 +23,7 @@ from enum import StrEnum
 import msgspec
 
 from attachstore.arguments import check_int
+from attachstore.deferred import Deferred
 from attachstore.errors import (
     AttachstoreError,
     HeaderMismatchError,
@@ -111,6 +112,34 @@ def replay(
     return steps if at is None else _up_to(at, steps, logs, session_id, cancel)
 
 
+def replay_deferred(
+    logs: SessionLogs,
+    resolver: Resolver,
+    session_id: str,
+    *,
+    lenient: bool,
+    cancel: CancelFlag,
+) -> Generator[list[Step] | Deferred[Step]]:
+    """As `replay` of all of it, `strict` unless `lenient`, for `Worker.iterate_runs`.
+
+    Steps without attachments are made where they are used, as their events are.
+    """
+    damaged = "resync" if lenient else "raise"
+    events = logs.deferred_runs(session_id, damaged=damaged, cancel=cancel)
+
+    def judged(steps: Generator[list[Step]]) -> Generator[list[Step]]:
+        return steps if lenient else strict(steps)
+
+    with contextlib.closing(events):
+        for run in events:
+            if isinstance(run, Deferred):
+                yield run.then(
+                    _without_attachments, lambda runs: judged(_steps(runs, resolver, None, cancel))
+                )
+            else:
+                yield from judged(resolver.steps(run, cancel))
+
+
 def check_at(view: SessionView, at: int | None) -> None:
     """Raises SequenceConflictError if the log is whole and ends before event `at`."""
     if at is not None and at > view.head_seq and view.damage is None:
@@ -161,6 +190,10 @@ def _steps(
                 return
 
 
+def _without_attachments(events: list[Event]) -> list[Step]:
+    return [Step(event=event, attachments=()) for event in events]
+
+
 def _wanted(run: list[Event], at: int | None) -> tuple[list[Event], bool]:
     """Those up to event `at`; and whether nothing more is read: the next line may be damaged."""
     if at is None or run[-1].seq < at:
@@ -201,17 +234,17 @@ class Resolver:
 
         So that those before it are seen before its attachments are read: they may be large.
         """
-        plain: list[Step] = []
+        plain: list[Event] = []
         for event in events:
             if not event.has_references:  # as most
-                plain.append(Step(event=event, attachments=()))
+                plain.append(event)
                 continue
             if plain:
-                yield plain
+                yield _without_attachments(plain)
                 plain = []
             yield [self.step(event, cancel)]
         if plain:
-            yield plain
+            yield _without_attachments(plain)
 
     def step(self, event: Event, cancel: CancelFlag | None = None) -> Step:
         """The event with what became of its references."""

@@ -171,9 +171,7 @@ class _Chains:
         if self._all is None:
             self._all = {}
             with self._medium.open(self.name) as log:
-                for event in resync(
-                    log, offset_bytes=0, line=1, chain=CHAIN_START, cancel=self._cancel
-                ):
+                for event in resync(log, cancel=self._cancel):
                     self._all.setdefault(event.seq, event.chain)
         return self._all
 

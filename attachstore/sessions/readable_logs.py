@@ -11,12 +11,13 @@ import os
 from collections.abc import Generator, Iterator
 
 from attachstore.arguments import check_int
+from attachstore.deferred import Deferred
 from attachstore.sessions.event import Event, SessionSummary, SessionView
 from attachstore.sessions.listing import summaries
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.reading import Damaged, read_events, view_of
+from attachstore.sessions.reading import Damaged, read_deferred, read_events, view_of
 from attachstore.sessions.snapshot import SessionSnapshot, snapshots
 from attachstore.threads import CancelFlag
 
@@ -59,14 +60,31 @@ class ReadableLogs:
         cancel: CancelFlag | None = None,
     ) -> Generator[builtins.list[Event]]:
         """As `events`, but some at a time, as many as were decoded at once: at least one."""
+        name, held = self._to_read(session_id, after, damaged)
+        return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+
+    def deferred_runs(
+        self,
+        session_id: str,
+        *,
+        after: int = 0,
+        damaged: Damaged = "raise",
+        cancel: CancelFlag | None = None,
+    ) -> Generator[builtins.list[Event] | Deferred[Event]]:
+        """As `runs`, for `Worker.iterate_runs`: most events are decoded where they are used."""
+        name, held = self._to_read(session_id, after, damaged)
+        return read_deferred(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+
+    def _to_read(
+        self, session_id: str, after: int, damaged: Damaged
+    ) -> tuple[SessionName, SessionLog | None]:
         if damaged not in {"raise", "stop", "resync"}:
             message = f'damaged is "raise", "stop" or "resync", not {damaged!r}'
             raise ValueError(message)
         check_int("after", after, 0)
         name = SessionName.of(session_id)
         self._check_open()
-        held = self._held.get(name.segment)
-        return read_events(self.medium, name, held, after=after, damaged=damaged, cancel=cancel)
+        return name, self._held.get(name.segment)
 
     def all_runs(
         self, name: SessionName, *, cancel: CancelFlag | None = None

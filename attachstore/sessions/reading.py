@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import Literal
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Literal, TypeVar
 
+from attachstore.deferred import Deferred
 from attachstore.errors import LogDamagedError
-from attachstore.sessions import record
 from attachstore.sessions.event import Event, SessionView
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import LogReader, SessionMedium
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.scan import Scan, resync
+from attachstore.sessions.undecoded import BEGINNING, Position, Undecoded
 from attachstore.threads import CancelFlag
+
+R = TypeVar("R")
 
 Damaged = Literal["raise", "stop", "resync"]
 """What a reader does at damage: raise, end quietly, or go on with every later line that parses."""
@@ -30,44 +34,73 @@ def read_events(
     after: int,
     damaged: DamagedOrReported,
     cancel: CancelFlag | None,
+    start: Position = BEGINNING,
 ) -> Generator[list[Event]]:
     """Yield the session's events, some at a time, never none.
 
-    `held` is the session as this process holds it, if it does.
+    `held` is the session as this process holds it, if it does. `start` is where another reading
+    of the same log has come to, with what it found there proven.
     """
     if held is not None and held.state is State.PENDING:
         return
     with medium.open(name) as log:
-        for run in _runs(medium, name, log, held, damaged, cancel, after=after):
+        scan = partial(_scan, medium, name, log, held, cancel)
+        for run in _runs(scan, log, cancel, Scan.runs, after=after, damaged=damaged, start=start):
             if run[0].seq > after:
                 yield run
             elif wanted := [event for event in run if event.seq > after]:
                 yield wanted
 
 
-def _runs(
+def read_deferred(
     medium: SessionMedium,
     name: SessionName,
-    log: LogReader,
     held: SessionLog | None,
-    damaged: DamagedOrReported,
-    cancel: CancelFlag | None,
     *,
     after: int,
-) -> Generator[list[Event]]:
-    """The events after `after`; maybe also some before."""
+    damaged: Damaged,
+    cancel: CancelFlag | None,
+) -> Generator[list[Event] | Deferred[Event]]:
+    """As `read_events`, but what can be decoded where it is wanted is left to whoever wants it."""
+    read = partial(read_events, medium, name, held, after=after, damaged=damaged, cancel=cancel)
+    if after > 0:  # what is passed over has to be told apart, event by event
+        yield from read()
+        return
+    if held is not None and held.state is State.PENDING:
+        return
+    with medium.open(name) as log:
+        scan = partial(_scan, medium, name, log, held, cancel)
+        for run in _runs(scan, log, cancel, Scan.undecoded_runs, after=0, damaged=damaged):
+            if isinstance(run, Undecoded):
+                yield Deferred(len(run.lengths), run.events, partial(read, start=run.before))
+            else:
+                yield run
+
+
+def _runs(
+    scan_log: Callable[[], Scan],
+    log: LogReader,
+    cancel: CancelFlag | None,
+    runs_of: Callable[[Scan], Iterator[R]],
+    *,
+    after: int,
+    damaged: DamagedOrReported,
+    start: Position = BEGINNING,
+) -> Generator[list[Event] | R]:
+    """What `runs_of` yields of the events after `after`; maybe also some before."""
     try:
-        scan = _scan(medium, name, log, held, cancel)
+        scan = scan_log()
     except LogDamagedError:
         if damaged in _READ_ON:
-            start = record.CHAIN_START
-            yield from _runs_of_one(resync(log, offset_bytes=0, line=1, chain=start, cancel=cancel))
+            yield from _runs_of_one(resync(log, start, cancel=cancel))
         if damaged in _RAISED:
             raise
         return
-    if after > 0 and damaged not in _READ_ON:  # which may find any `seq` anywhere
+    if start is not BEGINNING:
+        scan.resume_at(start)
+    elif after > 0 and damaged not in _READ_ON:  # which may find any `seq` anywhere
         scan.skip_to(after)
-    yield from scan.runs()
+    yield from runs_of(scan)
     if damaged in _READ_ON:
         yield from _runs_of_one(scan.resync())
     if damaged in _RAISED:
@@ -92,7 +125,7 @@ def view_of(
         return SessionView(
             header=held.header,
             head_seq=0,
-            head_chain=record.CHAIN_START.hex(),
+            head_chain=BEGINNING.chain.hex(),
             size_bytes=0,
             last_time=None,
             closers=(),

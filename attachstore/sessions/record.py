@@ -19,11 +19,12 @@ import re
 from binascii import hexlify
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import accumulate, count
 from typing import Annotated, Any, cast
 
 import msgspec
 
-from attachstore.digest import chained, checksum
+from attachstore.digest import chained, chained_all, checksum
 from attachstore.errors import InvalidEventError
 from attachstore.reference import Reference
 from attachstore.sessions import data as event_data
@@ -169,7 +170,7 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
         event_data.check_depth(record.data)
     if not verified and not _CHAIN.fullmatch(record.chain):
         raise BadDataError("the chain is not 32 hex digits")
-    plain = not _has_key(line)
+    plain = not has_key(line)
     return _event(record, number, offset_bytes, verified=verified, plain=plain)
 
 
@@ -197,65 +198,80 @@ def decode_lines(
 ) -> tuple[list[Event], bytes] | None:
     """Event `seq` and those after it, and the last one's chain; the lines as we write them.
 
-    None for all that needs a closer look, which `decode_record` and `chain_of` take. Encoding
-    them anew shows that they are compact and have no key twice: msgspec does that in less time
-    than Python needs to look at one key, and for many lines in less than for each by itself.
+    None for all that needs a closer look, which `decode_record` and `chain_of` take.
+    """
+    found = chain_of_lines(lines, chain_before)  # first: it ends most of what is no record, cheaply
+    if found is None:
+        return None
+    lengths, chain = found
+    events = decode_chained(lines, lengths, seq, number=number, offset_bytes=offset_bytes)
+    return None if events is None else (events, chain)
+
+
+def chain_of_lines(lines: bytes, chain: bytes) -> tuple[list[int], bytes] | None:
+    """The lengths of the lines without line feed, and the chain of the last.
+
+    None if one does not follow from the line before.
     """
     split = lines.split(b"\n")
     split.pop()
-    chain = _chain_of_all(split, chain_before)  # first: it ends most of what is no record, cheaply
-    if chain is None or _has_long_number(lines):
+    chains = chained_all(chain, [line[:-_SUFFIX_BYTES] for line in split])
+    said = b"".join([line[_HEX] for line in split])
+    if said != hexlify(b"".join(chains)):
         return None
+    return [len(line) for line in split], chains[-1]
+
+
+def decode_chained(
+    lines: bytes, lengths: list[int], seq: int, *, number: int, offset_bytes: int
+) -> list[Event] | None:
+    """As `decode_lines`, for lines whose chain is known to hold.
+
+    Encoding them anew shows that they are compact and have no key twice: msgspec does that in
+    less time than Python needs to look at one key, and for many lines in less than for each.
+    """
     try:
         records = _record_decoder.decode_lines(lines)
-        if len(records) != len(split) or _encoder.encode_lines(records) != lines:
+        seqs = [record.seq for record in records]
+        if (
+            _has_long_number(lines)
+            or _encoder.encode_lines(records) != lines
+            or seqs != list(range(seq, seq + len(lengths)))
+            or (_may_be_deep(lines) and any(map(_may_be_deep, lines.split(b"\n"))))
+        ):
             return None
-        plain = not _has_key(lines)
-        events: list[Event] = []
-        for line, record in zip(split, records, strict=True):
-            if record.seq != seq or (len(line) > _SHALLOW_BYTES_MAX and _may_be_deep(line)):
-                return None
-            events.append(
-                Event(
-                    seq=seq,
-                    time=record.time,
-                    type=record.type,
-                    data=record.data,
-                    chain=record.chain,
-                    batch=None if record.batch is msgspec.UNSET else record.batch,
-                    line=number,
-                    offset_bytes=offset_bytes,
+        starts = accumulate(lengths, lambda start, length: start + length + 1, initial=offset_bytes)
+        if has_key(lines):
+            return [
+                _event(record, line, start, verified=True, plain=not has_key(text))
+                for record, line, start, text in zip(
+                    records, count(number), starts, lines.split(b"\n"), strict=False
                 )
-                if plain or not _has_key(line)
-                else _event(record, number, offset_bytes, verified=True, plain=False)
+            ]
+        return [
+            Event(
+                seq=record.seq,
+                time=record.time,
+                type=record.type,
+                data=record.data,
+                chain=record.chain,
+                batch=record.batch or None,  # UNSET is false, and 0 is none
+                line=line,
+                offset_bytes=start,
             )
-            seq += 1
-            number += 1
-            offset_bytes += len(line) + 1
+            for record, line, start in zip(records, count(number), starts, strict=False)
+        ]
     except (ValueError, RecursionError):  # a BadDataError is a ValueError
         return None
-    return events, chain
 
 
-def _chain_of_all(lines: list[bytes], chain: bytes) -> bytes | None:
-    """The chain of the last; None if one does not follow from the line before."""
-    chains: list[bytes] = []
-    for line in lines:
-        chain = chained(chain, line[:-_SUFFIX_BYTES])
-        chains.append(chain)
-    said = b"".join([line[_HEX] for line in lines])
-    return chain if said == hexlify(b"".join(chains)) else None
+def _may_be_deep(lines: bytes) -> bool:
+    """Whether so many brackets open. They are removed, as a count looks at every single byte."""
+    opened = 2 * len(lines) - len(lines.replace(b"[", b"")) - len(lines.replace(b"{", b""))
+    return opened > event_data.DEPTH_MAX
 
 
-_SHALLOW_BYTES_MAX = 2 * event_data.DEPTH_MAX + len('{"seq":1,"time":"","type":"","data":')
-"""A record with deeper data is longer: its brackets alone, and what stands before them."""
-
-
-def _may_be_deep(line: bytes) -> bool:
-    return line.count(b"[") + line.count(b"{") > event_data.DEPTH_MAX
-
-
-def _has_key(lines: bytes) -> bool:
+def has_key(lines: bytes) -> bool:
     """Whether a key of ours may be there: spelled out, or hidden behind an escape."""
     return (b"$" in lines and b"$attach" in lines) or (b"\\" in lines and b"\\u" in lines)
 

@@ -11,7 +11,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import TypeVar
 
 from attachstore.errors import LogDamagedError, StoreVersionError
 from attachstore.sessions import record
@@ -32,10 +33,15 @@ from attachstore.sessions.medium import LogReader
 from attachstore.sessions.names import SessionName
 from attachstore.sessions.suffix import find_event
 from attachstore.sessions.tail import tail_reason
+from attachstore.sessions.undecoded import BEGINNING, Position, Undecoded
 from attachstore.threads import CancelFlag
+
+R = TypeVar("R")
 
 _BROKEN_CHAIN = "the chain does not hold: this line or the one before is not as written"
 _HEADER_BLOCK_BYTES = 16 << 10  # a listing reads headers only; most are far smaller
+_UNDECODED_BYTES_MAX = 64 << 10
+"""More lines are decoded here: whoever else would do it may have an event loop to go on with."""
 
 
 class Scan:
@@ -85,9 +91,22 @@ class Scan:
 
         With `until` it ends with that later event, and nothing behind it is looked at.
         """
+        return self._runs(self._decoded, until)
+
+    def undecoded_runs(self) -> Iterator[list[Event] | Undecoded]:
+        """As `runs`, but what can wait is not decoded: short lines without a key of ours.
+
+        Their chain holds, so they are as they were written; that they are events is not known
+        yet. The attributes say nothing of turns and times then.
+        """
+        return self._runs(self._undecoded)
+
+    def _runs(
+        self, take: Callable[[bytes, int, int | None], R | None], until: int | None = None
+    ) -> Generator[list[Event] | R]:
         reread_at = -1
         while True:
-            flaw = yield from self._good_runs(until)
+            flaw = yield from self._good_runs(take, until)
             if flaw is None and self.seq == until:
                 return
             if flaw is None and self._acknowledged and self.good_bytes < self._end_bytes:
@@ -126,10 +145,20 @@ class Scan:
             event = record.decode_envelope(line)
         except BadDataError:
             return False
-        self.seq, self.line, self.last_time = seq, seq + 1, event.time
-        self.chain = bytes.fromhex(event.chain)
-        self.good_bytes = offset_bytes + len(line) + 1
+        self.last_time = event.time
+        end_bytes = offset_bytes + len(line) + 1
+        self.resume_at(Position(seq, bytes.fromhex(event.chain), seq + 1, end_bytes))
         return True
+
+    @property
+    def position(self) -> Position:
+        """Behind the last good line."""
+        return Position(self.seq, self.chain, self.line, self.good_bytes)
+
+    def resume_at(self, position: Position) -> None:
+        """Let `events` begin there, where another scan of the same log has come to."""
+        self.seq, self.chain = position.seq, position.chain
+        self.line, self.good_bytes = position.line, position.offset_bytes
 
     def exhaust(self) -> Scan:
         """Read to the end for what the attributes say."""
@@ -179,15 +208,12 @@ class Scan:
         An event is verified if it chains to the one before it, whatever lies between them.
         """
         if self.damage is not None:
-            yield from resync(
-                self._log,
-                offset_bytes=self.damage.offset_bytes,
-                line=self.damage.line,
-                chain=self.chain,
-                cancel=self._cancel,
-            )
+            before = Position(self.seq, self.chain, self.damage.line - 1, self.damage.offset_bytes)
+            yield from resync(self._log, before, cancel=self._cancel)
 
-    def _good_runs(self, until: int | None) -> Generator[list[Event], None, str | None]:
+    def _good_runs(
+        self, take: Callable[[bytes, int, int | None], R | None], until: int | None
+    ) -> Generator[list[Event] | R, None, str | None]:
         """Go on from the last good line; return what is wrong with the next, if any."""
         runs = split_runs(self._log, self.good_bytes, self._end_bytes, self._cancel)
         for offset_bytes, lines, whole in runs:
@@ -195,18 +221,40 @@ class Scan:
                 return "the line is longer than any record"
             if not whole:
                 return "the line has no line feed"
-            found = record.decode_lines(
-                lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
-            )
+            taken = take(lines, offset_bytes, until)
             flaw = None
-            if found is not None and (until is None or found[0][-1].seq <= until):
-                self._go_to(*found, offset_bytes + len(lines))
-                yield found[0]
+            if taken is not None:
+                yield taken
             else:
                 flaw = yield from self._looked_closer(lines, offset_bytes, until)
             if flaw is not None or self.seq == until:
                 return flaw
         return None
+
+    def _decoded(self, lines: bytes, offset_bytes: int, until: int | None) -> list[Event] | None:
+        """The lines' events; None if not all of them are the next, as we write it, and wanted."""
+        found = record.decode_lines(
+            lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
+        )
+        if found is None or (until is not None and found[0][-1].seq > until):
+            return None
+        self._go_to(*found, offset_bytes + len(lines))
+        return found[0]
+
+    def _undecoded(
+        self, lines: bytes, offset_bytes: int, until: int | None
+    ) -> list[Event] | Undecoded | None:
+        """The lines as they are, if they are short and of no reference, and their chain holds."""
+        if len(lines) > _UNDECODED_BYTES_MAX or record.has_key(lines):
+            return self._decoded(lines, offset_bytes, until)
+        found = record.chain_of_lines(lines, self.chain)
+        if found is None:
+            return None
+        lengths, chain = found
+        taken = Undecoded(self.position, lines, lengths)
+        count, end_bytes = len(lengths), offset_bytes + len(lines)
+        self.resume_at(Position(self.seq + count, chain, self.line + count, end_bytes))
+        return taken
 
     def _looked_closer(
         self, lines: bytes, offset_bytes: int, until: int | None
@@ -292,14 +340,15 @@ class Scan:
 
 
 def resync(
-    log: LogReader, *, offset_bytes: int, line: int, chain: bytes, cancel: CancelFlag | None
+    log: LogReader, start: Position = BEGINNING, *, cancel: CancelFlag | None
 ) -> Iterator[Event]:
-    """Every whole line from `offset_bytes` on that parses as a record.
+    """Every whole line from `start` on that parses as a record.
 
     It is verified if the chain of the one before it leads to it, whatever lies between them.
     """
-    for number, (start, stored, whole) in enumerate(
-        split_lines(log, offset_bytes, log.size(), cancel), line
+    chain = start.chain
+    for number, (offset_bytes, stored, whole) in enumerate(
+        split_lines(log, start.offset_bytes, log.size(), cancel), start.line + 1
     ):
         if stored is None or not whole:
             continue
@@ -307,7 +356,7 @@ def resync(
         verified = record.chain_of(content, chain) is not None
         try:
             event = record.decode_record(
-                content, number=number, offset_bytes=start, verified=verified
+                content, number=number, offset_bytes=offset_bytes, verified=verified
             )
         except BadDataError:
             continue

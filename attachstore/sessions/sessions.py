@@ -149,7 +149,9 @@ class Sessions:
         """
         check_int("after", after, 0)  # now, not at the first event
         return self._worker.iterate_runs(
-            lambda cancel: self._logs.runs(session_id, after=after, damaged=damaged, cancel=cancel)
+            lambda cancel: self._logs.deferred_runs(
+                session_id, after=after, damaged=damaged, cancel=cancel
+            )
         )
 
     async def inspect(self, session_id: str) -> SessionView:
