@@ -18,7 +18,7 @@ from typing import Any
 from blake3 import blake3
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, Side, kibibytes, spent, text
+from benchmarks.measure import Plan, Question, Row, Side, Supply, kibibytes, spent, text
 from benchmarks.peers.catalog import CATALOG
 from benchmarks.peers.peer import AbsentError, Opened, Peer, sync
 
@@ -54,10 +54,11 @@ class Compared:
 class Operation:
     """The sides of one comparison, and which of them promise as much as ours."""
 
-    def __init__(self, name: str, size: str) -> None:
+    def __init__(self, name: str, size: str, prepare: Callable[[], None] = lambda: None) -> None:
         self._name, self._size = name, size
         self._ours: dict[str, Side] = {}
         self._theirs: dict[str, tuple[Side, str, bool]] = {}
+        self._prepare = prepare
 
     def add_ours(self, name: str, side: Side) -> None:
         self._ours[name] = side
@@ -67,7 +68,7 @@ class Operation:
 
     async def rows(self, plan: Plan) -> list[Row]:
         sides = [*self._ours.values(), *(side for side, _, _ in self._theirs.values())]
-        each = await spent(sides, rounds=plan.rounds(60))
+        each = await spent(sides, rounds=plan.rounds(60), prepare=self._prepare)
         first = len(self._ours)
         return [
             Row(
@@ -99,9 +100,8 @@ async def measure(plan: Plan) -> list[Row]:
         await compared.open()
         for size_bytes in sizes:
             size = kibibytes(size_bytes)
-            rows += await _writing(compared, "attach", size, lambda n=size_bytes: text(n)).rows(
-                plan
-            )
+            new = Supply(size_bytes, len(compared.ours) + 2 * len(compared.peers))
+            rows += await _writing(compared, "attach", size, new, new.refill).rows(plan)
             same = text(size_bytes)
             rows += await _writing(compared, "duplicate", size, lambda same=same: same).rows(plan)
             rows += await (await _reading(compared, size, text(size_bytes))).rows(plan)
@@ -110,8 +110,14 @@ async def measure(plan: Plan) -> list[Row]:
     return rows
 
 
-def _writing(compared: Compared, name: str, size: str, made: Callable[[], bytes]) -> Operation:
-    operation = Operation(name, size)
+def _writing(
+    compared: Compared,
+    name: str,
+    size: str,
+    made: Callable[[], bytes],
+    prepare: Callable[[], None] = lambda: None,
+) -> Operation:
+    operation = Operation(name, size, prepare)
     for ours, store in compared.ours.items():
         if name == "attach" or ours == OURS:
             operation.add_ours(ours, _attach(store, made))

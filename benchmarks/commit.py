@@ -17,7 +17,16 @@ import sqlite3
 from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
-from benchmarks.measure import Plan, Question, Row, interleave, kibibytes, noise, spent, text
+from benchmarks.measure import (
+    NOISE_FRONT,
+    Plan,
+    Question,
+    Row,
+    Supply,
+    interleave,
+    kibibytes,
+    spent,
+)
 
 SIZES_BYTES = (1 << 10, 4 << 10, 16 << 10, 100 << 10, 1 << 20)
 AIMED_BYTES = range(4 << 10, (100 << 10) + 1)
@@ -91,23 +100,25 @@ async def _of_size(
     files: Path,
     database: sqlite3.Connection,
 ) -> list[Row]:
+    new = Supply(size_bytes, 5)
+
     async def ours() -> None:
-        await store.attach(text(size_bytes))
+        await store.attach(new())
 
     async def unnamed() -> None:
-        await store.attach(noise(size_bytes))
+        await store.attach(NOISE_FRONT + new()[len(NOISE_FRONT) :])
 
     async def intake() -> None:
-        await bursting.attach(text(size_bytes))
+        await bursting.attach(new())
 
     async def file() -> None:
-        write_durably(files, text(size_bytes))
+        write_durably(files, new())
 
     async def sqlite() -> None:
-        database.execute("INSERT INTO blobs (bytes) VALUES (?)", [text(size_bytes)])
+        database.execute("INSERT INTO blobs (bytes) VALUES (?)", [new()])
 
     sides = [ours, intake, unnamed, file, sqlite]
-    each = await spent(sides, rounds=plan.rounds(100))
+    each = await spent(sides, rounds=plan.rounds(100), prepare=new.refill)
     pairs = [
         (FILE, ours, file),
         (INTAKE, intake, file),
@@ -135,6 +146,8 @@ async def _sustained(plan: Plan, files: Path) -> Row:
     async with Store.open(root):  # making its directories is not the question
         pass
 
+    new = Supply(size_bytes, 2 * count)
+
     async def ours() -> None:
         # In process: the start of a worker would be most of it.
         opening = Store.open(
@@ -142,13 +155,13 @@ async def _sustained(plan: Plan, files: Path) -> Row:
         )
         async with opening as store:
             for _ in range(count):
-                await store.attach(text(size_bytes))
+                await store.attach(new())
 
     async def floor() -> None:
         for _ in range(count):
-            write_durably(files, text(size_bytes))
+            write_durably(files, new())
 
-    ratios = await interleave(ours, floor, rounds=plan.rounds(8))
+    ratios = await interleave(ours, floor, rounds=plan.rounds(8), prepare=new.refill)
     return Row(question=SUSTAINED, size=kibibytes(size_bytes), ratios=ratios)
 
 

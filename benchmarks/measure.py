@@ -124,14 +124,35 @@ async def spent(
     return found[1:]
 
 
+NOISE_FRONT = b"\x01noise\x01\n"
+
+
 def noise(size_bytes: int) -> bytes:
     """Random bytes of no type: they begin like no known file, which random ones sometimes do."""
-    return b"\x01noise\x01\n" + os.urandom(size_bytes - 8)
+    return NOISE_FRONT + os.urandom(size_bytes - len(NOISE_FRONT))
 
 
 def text(size_bytes: int) -> bytes:
     """Text that is nowhere else: what most attachments of an agent are."""
     return os.urandom((size_bytes + 1) // 2).hex().encode()[:size_bytes]
+
+
+class Supply:
+    """New text for each of up to `count` calls in a round, made by `refill` outside the clock."""
+
+    def __init__(self, size_bytes: int, count: int) -> None:
+        self._base = text(size_bytes)
+        self._count = count
+        self._left: list[bytes] = []
+
+    def refill(self) -> None:
+        """For `prepare`. Contents differ in their first 64 bytes: making all is slow."""
+        front_bytes = min(64, len(self._base))
+        rest = self._base[front_bytes:]
+        self._left = [text(front_bytes) + rest for _ in range(self._count)]
+
+    def __call__(self) -> bytes:
+        return self._left.pop()
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -19,7 +19,7 @@ from attachstore.admission import admit
 from attachstore.attachment import BytesContent
 from benchmarks.append import EVENT_BYTES
 from benchmarks.commit import write_durably
-from benchmarks.measure import Plan, Question, Row, Side, noise, spent, text
+from benchmarks.measure import NOISE_FRONT, Plan, Question, Row, Side, Supply, spent, text
 from benchmarks.read import read_and_hash
 
 SIZE_BYTES = 16 << 10
@@ -38,23 +38,24 @@ async def _attach_steps(store: Store, plan: Plan) -> list[Row]:
     folder = plan.directory / "files"
     folder.mkdir()
     policy = AdmissionPolicy.any()
+    new = Supply(SIZE_BYTES, 8)
 
     async def floor() -> None:
-        write_durably(folder, text(SIZE_BYTES))
+        write_durably(folder, new())
 
     async def whole() -> None:
-        await store.attach(text(SIZE_BYTES))
+        await store.attach(new())
 
     async def of_no_type() -> None:
-        await store.attach(noise(SIZE_BYTES))
+        await store.attach(NOISE_FRONT + new()[len(NOISE_FRONT) :])
 
     def commit() -> None:
-        store.objects.commit(admit(BytesContent(text(SIZE_BYTES)), policy))
+        store.objects.commit(admit(BytesContent(new()), policy))
 
     def sniff() -> None:
-        admit(BytesContent(text(SIZE_BYTES)), policy).content.close()
+        admit(BytesContent(new()), policy).content.close()
 
-    with _preallocated(plan.directory / "record") as record:
+    with _preallocated(plan.directory / "record", new) as record:
         return await steps(
             "attach 16 KiB",
             "write, fsync, link, fsync directory",
@@ -63,13 +64,14 @@ async def _attach_steps(store: Store, plan: Plan) -> list[Row]:
                 "attach, bytes that only libmagic names": of_no_type,
                 "admit and commit, without a thread": at_once(commit),
                 "sniff and probe the text": at_once(sniff),
-                "BLAKE3": at_once(lambda: blake3(text(SIZE_BYTES)).digest()),
+                "BLAKE3": at_once(lambda: blake3(new()).digest()),
                 "to a thread and back": _hop,
-                "write and fsync, no name": at_once(lambda: _write_unnamed(folder)),
+                "write and fsync, no name": at_once(lambda: _write_unnamed(folder, new())),
                 "write into a zero-filled file, fdatasync": at_once(record),
             },
             floor,
             plan,
+            new.refill,
         )
 
 
@@ -115,7 +117,7 @@ async def _append_steps(store: Store, plan: Plan) -> list[Row]:
         await session.append("message", {"role": "user", "content": content})
 
     try:
-        with _preallocated(plan.directory / "zeros", line) as record:
+        with _preallocated(plan.directory / "zeros", lambda: line) as record:
             return await steps(
                 "append 500 B",
                 "write at the end, fdatasync",
@@ -132,9 +134,14 @@ async def _append_steps(store: Store, plan: Plan) -> list[Row]:
 
 
 async def steps(
-    of: str, floor_text: str, each_step: dict[str, Side], floor: Side, plan: Plan
+    of: str,
+    floor_text: str,
+    each_step: dict[str, Side],
+    floor: Side,
+    plan: Plan,
+    prepare: Callable[[], None] = lambda: None,
 ) -> list[Row]:
-    each = await spent([floor, *each_step.values()], rounds=plan.rounds(100))
+    each = await spent([floor, *each_step.values()], rounds=plan.rounds(100), prepare=prepare)
     return [
         Row(
             question=Question(
@@ -163,17 +170,17 @@ async def _hop() -> None:
     await asyncio.get_running_loop().run_in_executor(None, int)
 
 
-def _write_unnamed(folder: Path) -> None:
+def _write_unnamed(folder: Path, data: bytes) -> None:
     descriptor = os.open(folder, os.O_TMPFILE | os.O_WRONLY, 0o444)
     try:
-        os.write(descriptor, text(SIZE_BYTES))
+        os.write(descriptor, data)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
 @contextlib.contextmanager
-def _preallocated(path: Path, record: bytes | None = None) -> Generator[Callable[[], None]]:
+def _preallocated(path: Path, made: Callable[[], bytes]) -> Generator[Callable[[], None]]:
     """A call that writes the next record over zeros and syncs: less than any new file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
@@ -183,7 +190,7 @@ def _preallocated(path: Path, record: bytes | None = None) -> Generator[Callable
 
         def write() -> None:
             nonlocal place
-            data = record or text(SIZE_BYTES)
+            data = made()
             os.pwrite(descriptor, data, place)
             os.fdatasync(descriptor)
             place = (place + len(data)) % (RECORD_BYTES_MAX - len(data))

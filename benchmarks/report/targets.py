@@ -48,7 +48,8 @@ TARGETS = (
             "Tasks share the file system's commits, but not Python's lock: admission, "
             "hashing and the bookkeeping of a call are processor time that runs one at a "
             "time (`attach 16 KiB: sniff and probe the text`, `to a thread and back`), and "
-            "their sum is the floor of many tasks once no one waits for the disk. As a file "
+            "their sum is the floor of many tasks once no one waits for the disk: "
+            "`processor time / elapsed` of 32 tasks says how near that is. As a file "
             "each object also makes a name, which the file system does one by one. The "
             "faster the disk syncs, the less there is to share."
         ),
