@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 
 def check_int(name: str, value: object, least: int) -> None:
     """Raises TypeError if `value` is no int (True is none), ValueError if it is below `least`."""
@@ -9,6 +11,15 @@ def check_int(name: str, value: object, least: int) -> None:
         raise wrong_type(name, value, "an int")
     if value < least:
         message = f"{name} must be {least} or more: {value}"
+        raise ValueError(message)
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raises TypeError if `value` is no number, ValueError if it is below 0, infinite or NaN."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise wrong_type(name, value, "a number of seconds")
+    if not 0 <= value < math.inf:  # no comparison holds for NaN
+        message = f"{name} must be 0 or more and finite: {value}"
         raise ValueError(message)
 
 

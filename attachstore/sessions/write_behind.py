@@ -36,6 +36,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from attachstore.arguments import check_int, check_seconds
 from attachstore.sessions.attempt import Attempt
 from attachstore.sessions.draft import Draft
 from attachstore.threads import CancelFlag, Worker
@@ -63,10 +64,9 @@ class EmitPolicy:
     """
 
     def __post_init__(self) -> None:
-        limits = (self.events_max, self.bytes_max, self.batch_events_max, self.batch_bytes_max)
-        if self.delay_s < 0 or min(limits) < 1:
-            message = f"delays are at least 0 and limits at least 1: {self}"
-            raise ValueError(message)
+        for name in ("events_max", "bytes_max", "batch_events_max", "batch_bytes_max"):
+            check_int(name, getattr(self, name), 1)
+        check_seconds("delay_s", self.delay_s)
 
 
 class WriteBehind:

@@ -458,11 +458,30 @@ async def test_deleting_a_session_gives_up_what_was_emitted(opened: Opened) -> N
         await data_of(opened.sessions, "s-1")
 
 
-def test_limits_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least"):
-        EmitPolicy(delay_s=-1)
-    with pytest.raises(ValueError, match="at least"):
-        EmitPolicy(batch_events_max=0)
+@pytest.mark.parametrize("delay_s", [-1, -0.001, float("nan"), float("inf"), float("-inf")])
+def test_a_delay_ends(delay_s: float) -> None:
+    """A deadline at NaN comes in no order to any other: the event loop's timers would be lost."""
+    with pytest.raises(ValueError, match="delay_s must be 0 or more and finite"):
+        EmitPolicy(delay_s=delay_s)
+
+
+@pytest.mark.parametrize(
+    "limit", ["events_max", "bytes_max", "batch_events_max", "batch_bytes_max"]
+)
+def test_limits_that_make_no_sense_are_refused(limit: str) -> None:
+    some: dict[str, Any] = {limit: 0}
+    with pytest.raises(ValueError, match=f"{limit} must be 1 or more"):
+        EmitPolicy(**some)
+    for wrong in (1.5, True, "5", None):
+        some[limit] = wrong
+        with pytest.raises(TypeError, match=f"{limit} is an int"):
+            EmitPolicy(**some)
+
+
+@pytest.mark.parametrize("delay_s", [None, "0.05", True])
+def test_a_delay_is_a_number(delay_s: Any) -> None:
+    with pytest.raises(TypeError, match="delay_s is a number of seconds"):
+        EmitPolicy(delay_s=delay_s)
 
 
 class ComesBetweenError(Exception):
