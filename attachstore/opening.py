@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from attachstore import layout
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from attachstore.sessions.sqlite import SqliteMedium
 
 S = TypeVar("S")
+StrPath: TypeAlias = str | os.PathLike[str]
+"""A path as users give it."""
 MEDIA = (JSONL, SQLITE)
 """Where session logs can be, as attachstore.json and the configuration name it."""
 

@@ -18,7 +18,7 @@ from attachstore.integrity.scan import scan
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import ObjectStore
-from attachstore.opening import local_path
+from attachstore.opening import StrPath, local_path
 from attachstore.sessions.logs import SessionLogs
 from attachstore.threads import CancelFlag
 
@@ -30,9 +30,9 @@ class ScanRequest:
     subset: tuple[int, int] | None
     deep: bool
     quarantine: bool
-    repair_from: str | os.PathLike[str] | None
+    repair_from: StrPath | None
     rate_bytes_s: float | None
-    resume: Path | None
+    resume: StrPath | None
     progress: Callable[[Progress], None] | None
 
     @property

@@ -31,7 +31,7 @@ from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.reading import digest_of
 from attachstore.objects.store import Committed, ObjectStore
 from attachstore.objects.stream import VerifiedStream
-from attachstore.opening import Opening, local_path, read_or_make
+from attachstore.opening import Opening, StrPath, local_path, read_or_make
 from attachstore.reference import Reference
 from attachstore.sessions.jsonl import JsonlMedium
 from attachstore.sessions.logs import EVENT_BYTES_MAX, SessionLogs
@@ -92,7 +92,7 @@ class Store:
     @classmethod
     def open(  # noqa: PLR0913 - settings, each with its default
         cls,
-        root: str | os.PathLike[str],
+        root: StrPath,
         *,
         policy: AdmissionPolicy | None = None,
         create: bool = True,
@@ -259,12 +259,13 @@ class Store:
         finally:
             await stream.close()
 
-    async def copy_to(self, reference: Reference | Digest, target: Path) -> None:
+    async def copy_to(self, reference: Reference | Digest, target: StrPath) -> None:
         """Write the verified bytes to `target`, whole or not at all, replacing what is there.
 
         Raises as `read`, and DestinationError for what is no place for a file, or in a store.
         """
-        await self._worker.run(lambda cancel: self.objects.copy_out(reference, target, cancel))
+        place = Path(target)
+        await self._worker.run(lambda cancel: self.objects.copy_out(reference, place, cancel))
 
     async def stat(self, reference: Reference | Digest) -> ObjectStatus:
         """Verify the object and tell what its bytes are. Raises as `read`."""
@@ -324,7 +325,7 @@ class Store:
         return self.readback(session_id, at=at).steps(lenient=lenient)
 
     async def export(
-        self, session_id: str, directory: str | os.PathLike[str], *, at: int | None = None
+        self, session_id: str, directory: StrPath, *, at: int | None = None
     ) -> ExportReport:
         """Write the session's attachments under safe, unique names, with a manifest.
 
@@ -335,7 +336,7 @@ class Store:
         return await self.readback(session_id, at=at).export(directory)
 
     async def write_page(
-        self, session_id: str, path: str | os.PathLike[str], *, at: int | None = None
+        self, session_id: str, path: StrPath, *, at: int | None = None
     ) -> PageReport:
         """Write the session as one self-contained HTML page, damage and all.
 
@@ -353,9 +354,9 @@ class Store:
         subset: tuple[int, int] | None = None,
         deep: bool = False,
         quarantine: bool = False,
-        repair_from: str | os.PathLike[str] | None = None,
+        repair_from: StrPath | None = None,
         rate_bytes_s: float | None = None,
-        resume: Path | None = None,
+        resume: StrPath | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> ScanReport:
         """Check every object against its name and every reference against the objects.

@@ -263,14 +263,6 @@ async def test_what_is_no_reference_is_a_wrong_call(
             await store.resolve(wanted)
 
 
-async def test_a_copy_goes_to_a_path(store: Store) -> None:
-    reference = await store.attach(TEXT)
-    wrong: list[Any] = ["copy.txt", 5]
-    for target in wrong:
-        with pytest.raises(TypeError, match="is a Path, not"):
-            await store.copy_to(reference, target)
-
-
 async def test_a_stream_of_something_else_is_a_wrong_call(store: Store) -> None:
     async def texts() -> AsyncIterator[Any]:
         yield "text"

@@ -176,6 +176,16 @@ async def test_digests_are_listed_by_a_prefix_as_written(store: Store) -> None:
             store.list(prefix)  # type: ignore[arg-type]
 
 
+class AnyPath:
+    """What `os.fspath` takes, and no Path."""
+
+    def __init__(self, path: Any) -> None:
+        self._path = path
+
+    def __fspath__(self) -> Any:
+        return self._path
+
+
 async def test_places_to_write_to_may_be_text(store: Store, tmp_path: Path) -> None:
     reference = await store.attach(b"text", name="a.txt")
     async with await store.sessions.create("s-1") as session:
@@ -183,8 +193,12 @@ async def test_places_to_write_to_may_be_text(store: Store, tmp_path: Path) -> N
 
     report = await store.write_page("s-1", str(tmp_path / "page.html"))
     exported = await store.export("s-1", str(tmp_path / "files"))
-    wrong: list[Any] = [5, None, b"page"]
+    await store.copy_to(reference, str(tmp_path / "copy"))
+    await store.copy_to(reference, AnyPath(str(tmp_path / "other")))
+    wrong: list[Any] = [5, None, b"page", AnyPath(b"page")]
     for place in wrong:
+        with pytest.raises(TypeError):
+            await store.copy_to(reference, place)
         with pytest.raises(TypeError):
             await store.write_page("s-1", place)
         with pytest.raises(TypeError):
@@ -193,6 +207,7 @@ async def test_places_to_write_to_may_be_text(store: Store, tmp_path: Path) -> N
     assert report.path == tmp_path / "page.html"
     assert report.path.is_file()
     assert exported.files == 1
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "other").read_bytes() == b"text"
 
 
 async def test_stores_are_no_sessions(store: Store, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ Ctrl-C while a call waits cancels it, with the same guarantees as a cancelled ta
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from attachstore.digest import Digest
 from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
 from attachstore.objects.store import Committed
+from attachstore.opening import StrPath
 from attachstore.reference import Reference
 from attachstore.status import ObjectStatus, Use
 
@@ -58,7 +58,7 @@ class Store:
     @classmethod
     def open(  # noqa: PLR0913 - settings, each with its default
         cls,
-        root: str | os.PathLike[str],
+        root: StrPath,
         *,
         policy: AdmissionPolicy | None = None,
         create: bool = True,
@@ -134,7 +134,7 @@ class Store:
         finally:
             self._loop.wait(stream.close())
 
-    def copy_to(self, reference: Reference | Digest, target: Path) -> None:
+    def copy_to(self, reference: Reference | Digest, target: StrPath) -> None:
         self._loop.wait(self._store.copy_to(reference, target))
 
     def stat(self, reference: Reference | Digest) -> ObjectStatus:
@@ -157,14 +157,10 @@ class Store:
     ) -> Generator[Step]:
         return self._loop.each(self._store.replay(session_id, at=at, lenient=lenient))
 
-    def export(
-        self, session_id: str, directory: str | os.PathLike[str], *, at: int | None = None
-    ) -> ExportReport:
+    def export(self, session_id: str, directory: StrPath, *, at: int | None = None) -> ExportReport:
         return self._loop.wait(self._store.export(session_id, directory, at=at))
 
-    def write_page(
-        self, session_id: str, path: str | os.PathLike[str], *, at: int | None = None
-    ) -> PageReport:
+    def write_page(self, session_id: str, path: StrPath, *, at: int | None = None) -> PageReport:
         return self._loop.wait(self._store.write_page(session_id, path, at=at))
 
     def scan(
@@ -173,9 +169,9 @@ class Store:
         subset: tuple[int, int] | None = None,
         deep: bool = False,
         quarantine: bool = False,
-        repair_from: str | os.PathLike[str] | None = None,
+        repair_from: StrPath | None = None,
         rate_bytes_s: float | None = None,
-        resume: Path | None = None,
+        resume: StrPath | None = None,
         progress: Callable[[Progress], None] | None = None,
     ) -> ScanReport:
         work = self._store.scan(
@@ -226,10 +222,10 @@ class Readback:
     def view(self) -> SessionView:
         return self._loop.wait(self._readback.view())
 
-    def export(self, directory: str | os.PathLike[str]) -> ExportReport:
+    def export(self, directory: StrPath) -> ExportReport:
         return self._loop.wait(self._readback.export(directory))
 
-    def write_page(self, path: str | os.PathLike[str]) -> PageReport:
+    def write_page(self, path: StrPath) -> PageReport:
         return self._loop.wait(self._readback.write_page(path))
 
 

@@ -26,9 +26,6 @@ class CopyFile:
     """A file in the making. Leaving the block without `publish` leaves nothing behind."""
 
     def __init__(self, disk: Disk, target: Path) -> None:
-        if not isinstance(target, Path):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without types
-            message = f"a copy's target is a Path, not {type(target).__name__}"
-            raise TypeError(message)
         self._disk = disk
         self._target = target
         self._temporary = target.parent / f".attachstore-{secrets.token_hex(8)}.part"
