@@ -179,7 +179,7 @@ def _raise(error: OSError) -> None:
 
 
 def refuse_inside(disk: Disk, path: Path) -> None:
-    """For what a user has written for them: nothing but a store itself writes into a store.
+    """For what a user has written or made: nothing but a store itself writes into a store.
 
     Raises DestinationError if `path` lies in one, whichever it is, also by way of links.
     """

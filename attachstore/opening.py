@@ -55,7 +55,7 @@ class Opening(Generic[S]):
         await self._stop()
 
 
-def local_path(root: str | os.PathLike[str]) -> Path:
+def local_path(root: StrPath) -> Path:
     """A path or file: URL as an absolute path. Raises InvalidConfigurationError."""
     text = os.fspath(root)
     try:
@@ -94,6 +94,7 @@ def read_or_make(
         StoreForeignError, StoreVersionError: what is there is not for us.
         StoreLayoutError: it is damaged, or its sessions are not in the medium that was asked for.
         InvalidConfigurationError: there is no medium of that name.
+        DestinationError: the new store would lie in another one.
     """
     if sessions is not None and sessions not in MEDIA:
         reason = f"{sessions[:40]!a} is none of {', '.join(MEDIA)}"
@@ -103,6 +104,7 @@ def read_or_make(
         layout.refuse_foreign(disk, root)
         if not make:
             raise StoreMissingError(where=ascii(str(root))[1:-1])
+        layout.refuse_inside(disk, root)
         disk.keep_to(root, None)
         layout.make_root(disk, root)
         FilesystemBackend.create(root, disk)

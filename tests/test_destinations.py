@@ -1,4 +1,4 @@
-"""No copy, export, page or checkpoint is written into a store, this one or another."""
+"""No copy, export, page, checkpoint or store is written into a store, this one or another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from attachstore import Reference, Store
-from attachstore.errors import DestinationError
+from attachstore.errors import DestinationError, StoreMissingError
 
 WRITERS: dict[str, Callable[[Store, Reference, Path], Awaitable[object]]] = {
     "copy": lambda store, reference, path: store.copy_to(reference, path),
@@ -96,6 +96,38 @@ async def test_a_file_of_that_name_makes_a_store_only_if_it_may_be_ours(
         await store.copy_to(reference, folder / "copy")
 
     assert (folder / "copy").exists() != is_store
+
+
+@pytest.mark.parametrize(
+    "inside",
+    ["new", "new/er", "staging", "quarantine/new", "objects/blake3/00/new", "sessions/s-1/torn"],
+)
+async def test_no_store_is_made_in_a_store(
+    store: Store, reference: Reference, tmp_path: Path, inside: str
+) -> None:
+    """Its 256 folders would lie among the objects, or be deleted with a session."""
+    (tmp_path / "link").symlink_to(store.root)
+    names = sorted(store.root.rglob("*"))
+
+    for root in (store.root, tmp_path / "link", tmp_path / "new" / ".." / "store"):
+        with pytest.raises(DestinationError, match="it lies in the store at"):
+            await Store.open(root / inside)
+        with pytest.raises(StoreMissingError):
+            await Store.open(root / inside, create=False)
+
+    assert sorted(store.root.rglob("*")) == names
+    assert await store.read(reference) == b"text\n"
+
+
+async def test_a_store_that_came_to_lie_in_another_one_is_opened(tmp_path: Path) -> None:
+    """Somebody moved it there, or restored the outer one: what it holds is as good as before."""
+    async with Store.open(tmp_path / "inner", decode_in_process=True) as inner:
+        reference = await inner.attach(b"text\n")
+    async with Store.open(tmp_path / "outer", decode_in_process=True) as outer:
+        (tmp_path / "inner").rename(outer.root / "inner")
+
+    async with Store.open(outer.root / "inner", decode_in_process=True) as inner:
+        assert await inner.read(reference) == b"text\n"
 
 
 async def test_beside_a_store_is_a_place_like_any_other(
