@@ -280,9 +280,9 @@ class Store:
         return await self._worker.finish(self.objects.resolve, text)
 
     def list(self, prefix: str = "") -> AsyncGenerator[Digest]:
-        """Yield every object's digest that starts with `prefix`, in ascending order.
+        """Yield every object's digest that starts with `prefix`, as in `resolve`, in order.
 
-        By name alone; nothing is verified. A prefix may be written as `resolve` takes it.
+        By name alone, unverified. What keeps a directory from being listed is raised last of all.
         """
         digits = hex_prefix(prefix)
         return self._worker.iterate(lambda _cancel: self.objects.digests(digits))

@@ -27,17 +27,18 @@ if TYPE_CHECKING:
     examples=["attachstore session list", "attachstore session list --json | jq -r .id"],
 )
 @pass_invocation
-def list_command(invocation: Invocation) -> None:
+def list_command(invocation: Invocation) -> int:
     """List the sessions: id, head (the newest event), size of the log, time of the last event,
     title.
 
     Reads the first and the last line of each log only. A session that cannot be used as it is
-    stands in the list with its problem.
+    stands in the list with its problem; if its log cannot be read at all, the error is told too,
+    and is the exit status. Damage is for `verify` and `scan` to judge.
     """
-    invocation.run(lambda: _list(invocation))
+    return invocation.run(lambda: _list(invocation))
 
 
-async def _list(invocation: Invocation) -> None:
+async def _list(invocation: Invocation) -> int:
     from attachstore.cli.rendering import summary_as_json
 
     out = invocation.out
@@ -46,11 +47,17 @@ async def _list(invocation: Invocation) -> None:
     if out.as_json:
         for summary in summaries:
             out.record(summary_as_json(summary), "")
-        return
-    out.table(
-        ("session", "head", "size", "last event", "title"),
-        (_summary_as_row(summary, out.width) for summary in summaries),
-    )
+    else:
+        out.table(
+            ("session", "head", "size", "last event", "title"),
+            (_summary_as_row(summary, out.width) for summary in summaries),
+        )
+    statuses: set[ExitStatus] = set()
+    for summary in summaries:
+        if isinstance(summary.problem, UnavailableError):
+            out.failure(summary.problem, session=summary.id)
+            statuses.add(status_of(summary.problem))
+    return worst(statuses)
 
 
 def _summary_as_row(summary: SessionSummary, width: int | None) -> Sequence[str]:

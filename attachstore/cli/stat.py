@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from attachstore.cli.command import Command, complete_reference
-from attachstore.cli.exit_status import status_of, worst
+from attachstore.cli.exit_status import ExitStatus, status_of, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
 from attachstore.cli.output import dimensions, human_size, plural, visible
 from attachstore.cli.refs import digest_of, resolve
-from attachstore.errors import AttachstoreError, StoreLayoutError
+from attachstore.errors import AttachstoreError, StoreLayoutError, UnavailableError
 
 if TYPE_CHECKING:
     from attachstore.status import ObjectStatus, Use
@@ -109,8 +109,9 @@ def _object_as_facts(
 
 async def _stat_store(invocation: Invocation) -> int:
     async with invocation.reading() as store, invocation.waiting("counting"):
-        facts = await _store_facts(store)
+        facts, failure = await _store_facts(store)
     out = invocation.out
+    counted = f"{plural(facts['objects'], 'object')}, {human_size(facts['size_bytes'])}"
     if out.as_json:
         out.record(facts, "")
     else:
@@ -122,14 +123,14 @@ async def _stat_store(invocation: Invocation) -> int:
                 ("created", facts["created_at"] or "-"),
                 ("format", str(facts["format"])),
                 ("file system", f"{kind}, {_PROMISES.get(promise, promise)}"),
-                (
-                    "objects",
-                    f"{plural(facts['objects'], 'object')}, {human_size(facts['size_bytes'])}",
-                ),
+                ("objects", counted if failure is None else f"at least {counted}"),
                 ("sessions", plural(facts["sessions"], "session")),
             )
         )
-    return 0
+    if failure is None:
+        return ExitStatus.DONE
+    out.failure(failure)
+    return status_of(failure)
 
 
 _PROMISES = {
@@ -141,23 +142,30 @@ _PROMISES = {
 }
 
 
-async def _store_facts(store: Store) -> dict[str, Any]:
+async def _store_facts(store: Store) -> tuple[dict[str, Any], AttachstoreError | None]:
+    """And what kept a part of the objects from being counted."""
     from attachstore.layout import FORMAT, file_system_of
 
     objects = size_bytes = 0
-    async for digest in store.list():
-        objects += 1
-        with suppress(StoreLayoutError):  # what is no file has no size; a scan says more
-            size_bytes += store.objects.size(digest) or 0
+    failure: AttachstoreError | None = None
+    try:
+        async for digest in store.list():
+            objects += 1
+            with suppress(StoreLayoutError):  # what is no file has no size; a scan says more
+                size_bytes += store.objects.size(digest) or 0
+    except (StoreLayoutError, UnavailableError) as error:
+        failure = error
     file_system = file_system_of(store.root)
     marker = store.marker
-    return {
+    facts = {
         "store": str(store.root),
         "id": marker.id if marker else None,
         "created_at": marker.created_at if marker else None,
         "format": FORMAT,
         "file_system": {"kind": file_system.kind, "promise": file_system.promise},
         "objects": objects,
+        "objects_complete": failure is None,
         "size_bytes": size_bytes,
         "sessions": len(await store.sessions.list()),
     }
+    return facts, failure

@@ -220,7 +220,8 @@ class ObjectBackend(Protocol):
     def digests(self, prefix: str = "") -> Iterator[Digest]:
         """Yield every digest whose hex digits start with `prefix` once, in ascending order.
 
-        By name alone, in bounded memory; what is added or removed meanwhile may be missed.
+        By name alone, in bounded memory; what is added or removed meanwhile may be missed. A part
+        of the medium that can't be listed hides no other: its error is raised after all of them.
         """
         ...
 

@@ -209,11 +209,14 @@ class IntakeBackend:
     def digests(self, prefix: str = "") -> Iterator[Digest]:
         # Asked for first: what leaves the intake meanwhile has its name by then.
         waiting = sorted(it for it in self._waiting() if it.hex.startswith(prefix))
+        failures: list[AttachstoreError] = []
         last = None
-        for digest in heapq.merge(waiting, self.files.digests(prefix)):
+        for digest in heapq.merge(waiting, _until_failure(self.files.digests(prefix), failures)):
             if digest != last:
                 yield digest
             last = digest
+        for failure in failures:
+            raise failure
 
     def entries(self) -> Iterator[Entry]:
         waiting = self._waiting()
@@ -304,3 +307,10 @@ class IntakeBackend:
         )
         self.files.keep_aside(digest, data, note)
         _log.warning("the bytes of object %s have changed in the intake", digest)
+
+
+def _until_failure(digests: Iterator[Digest], failures: list[AttachstoreError]) -> Iterator[Digest]:
+    try:
+        yield from digests
+    except AttachstoreError as error:
+        failures.append(error)

@@ -40,12 +40,21 @@ class Inventory:
         self._objects = root / "objects" / ALGORITHM
 
     def digests(self, prefix: str = "") -> Iterator[Digest]:
-        """By name alone, ascending."""
+        """By name alone, ascending. What hides a directory's names is raised after all others."""
+        failure: AttachstoreError | None = None
         for shard in SHARDS:
-            if shard.startswith(prefix[:2]):
-                for name in self._names(self._objects / shard):
-                    if _HEX_64.fullmatch(name) and name[:2] == shard and name.startswith(prefix):
-                        yield Digest(name)
+            if not shard.startswith(prefix[:2]):
+                continue
+            try:
+                names = self._names(self._objects / shard)
+            except AttachstoreError as error:
+                failure = failure or error
+                continue
+            for name in names:
+                if _HEX_64.fullmatch(name) and name[:2] == shard and name.startswith(prefix):
+                    yield Digest(name)
+        if failure is not None:
+            raise failure
 
     def entries(self, is_stale: Callable[[Path], bool]) -> Iterator[Entry]:
         """Everything; objects come in ascending order."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from attachstore.digest import Digest
+from attachstore.disk import Disk
 from tests.cli.conftest import picture
 from tests.cli.running import Cli
 
@@ -415,6 +418,38 @@ def test_one_wrong_thing_hides_no_object(cli: Cli, photo: Path, note: Path) -> N
     assert ran.text.split()[0] == str(right)
     assert "store-layout" in ran.message
     assert "2 objects" in cli.run("stat").text
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "status"), [(errno.EIO, "storage-io", 1), (errno.ENOTDIR, "store-layout", 4)]
+)
+def test_a_directory_that_cannot_be_listed_hides_no_other(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: str, status: int
+) -> None:
+    paths = [tmp_path / f"{count}.txt" for count in range(8)]
+    for path in paths:
+        path.write_text(f"{path.stem}\n")
+    assert cli.run("put", *paths).status == 0
+    first, *others = sorted(Digest.of(path.read_bytes()) for path in paths)
+    allow = Disk.names
+
+    def refuse(disk: Disk, directory: Path) -> list[str]:
+        if directory.name == first.hex[:2]:
+            raise OSError(number, os.strerror(number), str(directory))
+        return allow(disk, directory)
+
+    monkeypatch.setattr(Disk, "names", refuse)
+    ran = cli.run("ls")
+    shown = cli.run("--json", "stat")
+
+    assert [line.split()[0] for line in ran.text.splitlines()] == [str(it) for it in others]
+    assert (ran.status, ran.message.count("\n")) == (status, 1)
+    assert ran.message.startswith(f"attachstore: {code}: ")
+    assert cli.run("ls", others[0].hex[:2]).status == 0
+    assert (shown.status, shown.record["objects"]) == (status, 7)
+    assert shown.record["objects_complete"] is False
+    assert [each["code"] for each in shown.errors] == [code]
+    assert "at least 7 objects, 14 B" in cli.run("stat").text
 
 
 def test_ls_takes_the_beginning_of_a_digest(cli: Cli, photo: Path, note: Path) -> None:

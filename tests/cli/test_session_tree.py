@@ -145,3 +145,9 @@ def test_a_listing_says_nothing_of_an_unreadable_log_but_that(
     ran = cli.run("session", "list")
 
     assert ran.text.split() == ["s-2", "-", "-", "-", "(storage-read-only)"]
+    assert (ran.status, ran.message.count("this user may not read it")) == (1, 1)
+    told = cli.run("--json", "session", "list")
+    assert (told.status, told.record["problem"]["code"]) == (1, "storage-read-only")
+    assert [(each["code"], each["session"]) for each in told.errors] == [
+        ("storage-read-only", "s-2")
+    ]

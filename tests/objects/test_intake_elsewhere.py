@@ -7,7 +7,7 @@ from pathlib import Path
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import AttachstoreError
+from attachstore.errors import AttachstoreError, StoreLayoutError
 from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
@@ -107,3 +107,29 @@ def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path
         done.set()
         reader.join()
     assert wrong == []
+
+
+def test_a_directory_that_cannot_be_listed_hides_no_object(root: Path) -> None:
+    """Nor those in an intake, which come between the others and after the last of them."""
+    datas = [bytes([number]) for number in range(40)]
+    with opened(root) as writer, opened(root, intake=False) as other:
+        for data in datas[::2]:
+            other.commit(attachment(data))
+        for data in datas[1::2]:
+            writer.commit(attachment(data))
+        shard = object_path(root, datas[0]).parent
+        shard.rename(root / "aside")
+        shard.write_bytes(b"")
+        listed: list[Digest] = []
+        failures: list[StoreLayoutError] = []
+        try:
+            for digest in other.digests():
+                listed.append(digest)  # noqa: PERF402 - what came before the error counts
+        except StoreLayoutError as error:
+            failures.append(error)
+        shard.unlink()
+        (root / "aside").rename(shard)
+
+    hidden = {Digest.of(datas[0])}
+    assert listed == sorted({Digest.of(data) for data in datas} - hidden)
+    assert [failure.where for failure in failures] == [str(shard)]
