@@ -13,7 +13,7 @@ from attachstore.errors import InvalidConfigurationError, StoreMissingError
 from attachstore.integrity.checkpoint import Checkpoint, Subject
 from attachstore.integrity.decoding import DeepCheck
 from attachstore.integrity.progress import Progress
-from attachstore.integrity.report import ScanReport
+from attachstore.integrity.report import Finding, Kind, ScanReport
 from attachstore.integrity.scan import scan
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake_backend import IntakeBackend
@@ -64,7 +64,7 @@ class Scanner:
         if copies_root is not None:
             copies = _open_copies(self._disk, self._root, copies_root)
         try:
-            return scan(
+            report = scan(
                 self._objects,
                 self._logs,
                 subset=request.subset,
@@ -79,6 +79,26 @@ class Scanner:
         finally:
             if copies is not None:
                 copies.close()
+        self._note_absent_sessions(report)
+        return report
+
+    def _note_absent_sessions(self, report: ScanReport) -> None:
+        """Say that there is no place for logs, which to every reader is a store without any.
+
+        A tool that knows no empty directories leaves it out too, so it is no fault.
+        """
+        place = Path(self._logs.medium.location)
+        if not report.objects or not report.logs_complete:
+            return
+        with storage_errors(place):
+            try:
+                self._disk.status(place)
+            except FileNotFoundError:
+                what = "objects are there, and the folder of the session logs is not"
+                report.notes.append(
+                    Finding(kind=Kind.SESSIONS_ABSENT, what=what, path=ascii(place.name)[1:-1])
+                )
+                report.finish("")
 
     def _checkpoint(
         self, request: ScanRequest, store_id: str, copies_root: Path | None

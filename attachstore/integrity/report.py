@@ -6,8 +6,8 @@ knowing and breaks nothing. Kinds that are also errors carry the error's code.
     fault   object-corrupt object-unreadable object-misplaced store-layout log-damaged
             log-unreadable directory-unreadable | dangling-reference | header-mismatch
             not-decodable
-    note    mended not-decoded unreferenced stale-staging quarantine-content uncommitted-tail
-            foreign-file writable-object
+    note    mended not-decoded sessions-absent unreferenced stale-staging quarantine-content
+            uncommitted-tail foreign-file writable-object
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Kind(enum.Enum):
     NOT_DECODABLE = "not-decodable"
     MENDED = "mended"
     NOT_DECODED = "not-decoded"
+    SESSIONS_ABSENT = "sessions-absent"
     UNREFERENCED = "unreferenced"
     STALE_STAGING = "stale-staging"
     QUARANTINE_CONTENT = "quarantine-content"
@@ -116,6 +117,10 @@ _MENDS = {
     Kind.MENDED: "Nothing to mend. Bad bytes, if there were any, are kept in quarantine.",
     Kind.NOT_DECODED: (
         "Nothing was decided: install what is missing or raise the limit, then scan again."
+    ),
+    Kind.SESSIONS_ABSENT: (
+        "If there were sessions, restore it from a copy of the store before anything is written. "
+        "If not, nothing: the first session makes it."
     ),
     Kind.UNREFERENCED: "Nothing to mend: a scan never removes an object.",
     Kind.STALE_STAGING: "Nothing to mend: the next writer sweeps it.",

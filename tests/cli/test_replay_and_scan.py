@@ -189,6 +189,29 @@ def test_unreferenced_objects_are_a_note(told: Cli) -> None:
     assert ran.text.endswith("\nclean\n")
 
 
+def test_a_scan_says_that_the_folder_of_the_logs_is_gone(told: Cli, tmp_path: Path) -> None:
+    """To every reader that is a store without sessions: nothing else tells of the loss."""
+    (told.store / "sessions").rename(tmp_path / "aside")
+
+    ran = told.run("scan")
+    (note,) = told.run("--json", "scan").record["notes"]
+
+    assert ran.status == 0
+    assert ran.text.splitlines()[0].startswith("note   sessions-absent  ")
+    assert "restore it from a copy" in ran.text
+    assert (note["kind"], note["path"]) == ("sessions-absent", "sessions")
+    (tmp_path / "aside").rename(told.store / "sessions")
+    assert "sessions-absent" not in told.run("scan").text
+
+
+def test_a_store_without_objects_has_lost_nothing(cli: Cli) -> None:
+    """Some tools leave out empty directories."""
+    cli.run("init")
+    (cli.store / "sessions").rmdir()
+
+    assert cli.run("--json", "scan").record["notes"] == []
+
+
 def test_the_parts_of_a_scan_make_the_whole(told: Cli) -> None:
     reports = [told.run("--json", "scan", "--subset", f"{part}/3").record for part in (1, 2, 3)]
 
