@@ -74,7 +74,7 @@ class Readback:
 
         def run(cancel: CancelFlag) -> ExportReport:
             view = self._logs.inspect(self._session_id, cancel=cancel)
-            check_at(view, self._at)
+            check_at(view, self._at, self._logs.where(self._session_id))
             steps = chain.from_iterable(self._replay("raise", cancel))
             return export(steps, target, view, self._objects, at=self._at, cancel=cancel)
 
@@ -88,7 +88,7 @@ class Readback:
 
         def run(cancel: CancelFlag) -> PageReport:
             view = self._view(cancel)
-            check_at(view, self._at)
+            check_at(view, self._at, self._logs.where(self._session_id))
             steps = chain.from_iterable(self._replay("resync", cancel))
             return write_page(steps, target, view, self._objects, at=self._at, cancel=cancel)
 

@@ -97,7 +97,8 @@ async def _replay(
     async with invocation.reading() as store:
         readback = store.readback(session, at=at)
         view = await readback.view()
-        check_at(view, at)
+        where = store.logs.where(session)
+        check_at(view, at, where)
         if not out.as_json:
             out.line(_headline(view))
         with counted(out, "reading events", view.head_seq if at is None else at) as count:
@@ -105,7 +106,7 @@ async def _replay(
                 found.add(step)
                 _print_step(invocation, step)
                 count()
-        damage = _damage(view, at)
+        damage = _damage(view, at, where)
         if damage is not None:
             out.failure(damage)
         if directory is not None:
@@ -127,13 +128,13 @@ def _headline(view: SessionView) -> str:
     return text if parent is None else f"{text}, fork of {visible(parent.id)} at {parent.seq}"
 
 
-def _damage(view: SessionView, at: int | None) -> LogDamagedError | None:
+def _damage(view: SessionView, at: int | None, where: str) -> LogDamagedError | None:
     """The log's damage, unless all events that were asked for come before it."""
     found = view.damage_up_to(at)
     if found is None:
         return None
     return LogDamagedError(
-        where=view.header.id,
+        where=where,
         session=view.header.id,
         line=found.line,
         offset_bytes=found.offset_bytes,

@@ -9,6 +9,8 @@ MEND_HEADER = (
     "events that can still be read."
 )
 """For damage at line 1 of a log."""
+BEYOND_HEAD = "Name an event that it has, or leave it out: then it is the head."
+"""For whoever wants to see or to fork a session at an event that it does not have."""
 
 
 class ObjectMissingError(NotFoundError):
@@ -165,10 +167,13 @@ class SequenceConflictError(ConflictError):
 
     code = "sequence-conflict"
     what = "session {session!r} is at event {head_seq}, the caller expected {expected_seq}"
-    mend = "Read the events after yours; then append again, or leave it if yours is among them."
+    mend = "{hint}"
     session: str
     expected_seq: int
     head_seq: int
+    hint: str = (
+        "Read the events after yours; then append again, or leave it if yours is among them."
+    )
 
 
 class LogPoisonedError(ConflictError):

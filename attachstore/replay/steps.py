@@ -32,6 +32,7 @@ from attachstore.errors import (
     ObjectMissingError,
     SequenceConflictError,
 )
+from attachstore.errors.stored import BEYOND_HEAD
 from attachstore.objects.store import ObjectStore
 from attachstore.reference import Reference
 from attachstore.sessions.data import references_in
@@ -140,14 +141,15 @@ def replay_deferred(
                 yield from judged(resolver.steps(run, cancel))
 
 
-def check_at(view: SessionView, at: int | None) -> None:
-    """Raises SequenceConflictError if the log is whole and ends before event `at`."""
+def check_at(view: SessionView, at: int | None, where: str) -> None:
+    """Raises SequenceConflictError if the log, at `where`, is whole and ends before event `at`."""
     if at is not None and at > view.head_seq and view.damage is None:
         raise SequenceConflictError(
-            where=view.header.id,
+            where=where,
             session=view.header.id,
             expected_seq=at,
             head_seq=view.head_seq,
+            hint=BEYOND_HEAD,
         )
 
 
@@ -217,7 +219,7 @@ def _up_to(
             yield run
     if last_seq < at:  # rare, so the log may be read once more to see whether it is damaged
         with contextlib.suppress(LogDamagedError):  # the header is: who knows where the log ended
-            check_at(logs.inspect(session_id, cancel=cancel), at)
+            check_at(logs.inspect(session_id, cancel=cancel), at, logs.where(session_id))
 
 
 class Resolver:

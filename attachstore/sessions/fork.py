@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import LogDamagedError, SequenceConflictError
+from attachstore.errors.stored import BEYOND_HEAD
 from attachstore.reference import Reference
 from attachstore.sessions import record
 from attachstore.sessions.data import references_in
@@ -104,7 +105,7 @@ def find_prefix(
         scan.raise_damage()
     if at is not None and at != scan.seq:
         raise SequenceConflictError(
-            where=where, session=name.id, expected_seq=at, head_seq=scan.seq
+            where=where, session=name.id, expected_seq=at, head_seq=scan.seq, hint=BEYOND_HEAD
         )
     head = Head(scan.seq, scan.chain, scan.good_bytes)
     return Prefix(scan.header, scan.events_start_bytes, head)
@@ -114,7 +115,7 @@ def pending_prefix(parent: SessionLog, at: int | None) -> Prefix:
     """The part of a parent that was created and has no log yet: no events."""
     if at:
         raise SequenceConflictError(
-            where=parent.where, session=parent.id, expected_seq=at, head_seq=0
+            where=parent.where, session=parent.id, expected_seq=at, head_seq=0, hint=BEYOND_HEAD
         )
     return Prefix(parent.header, 0, parent.acknowledged)
 

@@ -136,6 +136,10 @@ class ReadableLogs:
             found.append(snapshot)
         return found
 
+    def where(self, session_id: str) -> str:
+        """Where its log is or would be, for messages."""
+        return self.medium.where(SessionName.of(session_id))
+
     def held(self, session_id: str) -> SessionLog | None:
         """The session as this object holds it, if it does."""
         return self._held.get(SessionName.of(session_id).segment)

@@ -189,6 +189,30 @@ def test_unreferenced_objects_are_a_note(told: Cli) -> None:
     assert ran.text.endswith("\nclean\n")
 
 
+def test_an_event_that_there_is_not_is_no_lost_race(told: Cli, tmp_path: Path) -> None:
+    """ "Append again" is no advice to somebody who reads, or forks."""
+    where = f"({log_of(told, 's-1')})"
+    for arguments in (
+        ["replay", "s-1", "--at", "9"],
+        ["replay", "s-1", "--at", "9", "--export", tmp_path / "files"],
+        ["session", "fork", "s-1", "--at", "9", "--id", "s-2"],
+    ):
+        ran = told.run(*arguments)
+        assert ran.status == 7
+        assert "is at event 3" in ran.message
+        assert where in ran.message
+        assert "Name an event that it has" in ran.message
+        assert "append" not in ran.message
+    ran = told.run("session", "append", "s-1", "--after", "9", stdin=b"{}")
+    assert "then append again" in ran.message
+
+
+def test_replay_names_the_file_that_is_damaged(told: Cli) -> None:
+    damage(log_of(told, "s-1"), line=3)
+
+    assert f"({log_of(told, 's-1')})" in told.run("replay", "s-1").message
+
+
 def test_a_scan_says_that_the_folder_of_the_logs_is_gone(told: Cli, tmp_path: Path) -> None:
     """To every reader that is a store without sessions: nothing else tells of the loss."""
     (told.store / "sessions").rename(tmp_path / "aside")
