@@ -63,6 +63,10 @@ class FileObject(StoredObject):
                 self._disk.drop_cache(descriptor)
             raise
 
+    def status(self) -> os.stat_result:
+        """Of the file that is open, whatever its name leads to by now. Raises OSError."""
+        return self._disk.status_open(self._open_descriptor())
+
     def is_still_named(self) -> bool:
         """Whether the object's name leads to this very file. Raises OSError."""
         return leads_to(self._disk, self._path, self._open_descriptor())

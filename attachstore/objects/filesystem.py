@@ -46,6 +46,7 @@ from attachstore.objects.healing import Healing
 from attachstore.objects.inventory import SHARDS, Inventory
 from attachstore.objects.publication import Publication
 from attachstore.objects.quarantine import Quarantine
+from attachstore.objects.settled import Settled, state_of
 from attachstore.objects.staging import (
     FileSpool,
     Staging,
@@ -69,6 +70,7 @@ class FilesystemBackend:
         self.promise = Promise(disk, place(root))
         self._publication = Publication(disk, self._objects, self._staging, self.promise)
         self._healing = Healing(disk, self._staging, self._quarantine, self.promise)
+        self._settled = Settled()
         self._closed = False
 
     @classmethod
@@ -147,11 +149,17 @@ class FilesystemBackend:
                 raise StorageReadOnlyError(
                     where=place(path.parent), reason="names cannot be given there any more"
                 )
-            self.promise.sync_bytes(stored.sync, stored.location)
-            self.promise.sync_directory(path.parent)
-            # The shard's own name too: whoever restored a part of a store may not have synced.
-            self.promise.sync_directory(self._objects)
-            return stored.is_still_named()
+            above = [self._disk.status(path.parent), self._disk.status(self._objects)]
+            state = state_of([stored.status(), *above])
+            if not self._settled.is_settled(digest, state):
+                self.promise.sync_bytes(stored.sync, stored.location)
+                self.promise.sync_directory(path.parent)
+                # The shard's own name too: whoever restored a part of a store may not have synced.
+                self.promise.sync_directory(self._objects)
+            if not stored.is_still_named():
+                return False
+            self._settled.remember(digest, state)
+            return True
 
     def heal(
         self, digest: Digest, content: Content, judge: Judge, cancel: CancelFlag | None = None

@@ -79,7 +79,7 @@ class CommitOutcome(enum.StrEnum):
     STORED = "stored"
     """The bytes are new."""
     DUPLICATE = "duplicate"
-    """The same bytes were there; they have been read, hashed and made durable again."""
+    """The same bytes were there; they have been read and hashed again, and are durable."""
     HEALED = "healed"
     """Bad bytes were there; they are in the quarantine now."""
 
@@ -117,8 +117,8 @@ class ObjectStore:
     def commit(self, attachment: Attachment, cancel: CancelFlag | None = None) -> Committed:
         """Make the attachment durable and hand out the Reference that promises it.
 
-        Costs a write and two syncs for new bytes; a read, a hash and the syncs for bytes that
-        are there. May be repeated after any error or cancellation.
+        Costs a write and two syncs for new bytes; for bytes that are there a read, a hash, and
+        the syncs that are still needed. May be repeated after any error or cancellation.
 
         Raises:
             UnavailableError: the medium refused; nothing was promised.

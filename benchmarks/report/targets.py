@@ -135,8 +135,8 @@ TARGETS = (
         why_not=(
             "Blocking peers are called in the caller's thread, and read in another one as "
             "well; ours leaves the loop free, which costs the way to a thread and back (see "
-            "the steps). Ours alone finds and probes the type, hashes a duplicate's stored "
-            "bytes again and syncs them, and compares what it reads with the reference. "
+            "the steps). Ours alone finds and probes the type, reads and hashes a "
+            "duplicate's stored bytes again, and compares what it reads with the reference. "
             "SQLite and packs put many objects into one file, and need one commit where a "
             "file of its own needs two: that is the price of a store that can be read and "
             "mended with plain tools. A scan of few objects is mostly its start: 256 "

@@ -16,6 +16,7 @@ import pytest
 from attachstore.attachment import BytesContent
 from attachstore.disk import Disk
 from attachstore.errors import ObjectMissingError
+from attachstore.objects import settled
 from attachstore.objects.inventory import SHARDS
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from tests.faults import InterceptedDisk
@@ -158,6 +159,18 @@ def commit_duplicate(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
     acknowledge((committed.reference, DATA))
 
 
+def commit_duplicate_again(world: Path, disk: Disk, acknowledge: Acknowledge) -> None:
+    """The second time nothing is synced, and nothing need be."""
+    commit_duplicate(world, disk, acknowledge)
+    store = open_store(world / "store", disk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settled, "_FRESH_NS", 0)
+        for _ in range(2):
+            committed = store.commit(attachment())
+            assert committed.outcome is CommitOutcome.DUPLICATE
+            acknowledge((committed.reference, DATA))
+
+
 def check_commit(world: Path, acknowledged: list[Any]) -> None:
     store = no_object_is_in_part(world)
     for promised, data in acknowledged:
@@ -265,6 +278,7 @@ WORK = {
         check_commit,
     ),
     "duplicate": Work(an_empty_store, commit_duplicate, check_duplicate),
+    "duplicate again": Work(an_empty_store, commit_duplicate_again, check_duplicate),
     "heal": Work(a_store_with_a_bad_object, heal, check_heal),
     "heal, plain disk": Work(a_store_with_a_bad_object, heal_on_a_plain_disk, check_heal),
     "quarantine": Work(a_store_with_a_bad_object, quarantine, check_quarantine),

@@ -94,7 +94,16 @@ CHECKS = frozenset(
     }
 )
 QUESTIONS = frozenset(
-    {"leads_to", "is_regular", "is_named", "is_still_named", "confirm", "_locked", "is_idle"}
+    {
+        "leads_to",
+        "is_regular",
+        "is_named",
+        "is_still_named",
+        "is_settled",
+        "confirm",
+        "_locked",
+        "is_idle",
+    }
 )
 COMPARED = frozenset({"digest", "chain", "check", "checksum", "fingerprint", "proven_raw"})
 FLAGS = frozenset({"O_EXCL", "O_NOFOLLOW"})
