@@ -75,6 +75,7 @@ class Scanner:
                 checkpoint=self._checkpoint(request, store_id, copies_root),
                 progress=request.progress,
                 cancel=cancel,
+                disk=self._disk_of_users(),
             )
         finally:
             if copies is not None:
@@ -113,11 +114,14 @@ class Scanner:
             quarantine=request.quarantine,
             repair_from=None if copies_root is None else _place(copies_root),
         )
-        # The file is the user's, and the store may be open for reading only.
-        disk = Disk() if isinstance(self._disk, ReadOnlyDisk) else self._disk
+        disk = self._disk_of_users()
         path = Path(os.path.abspath(request.resume))  # noqa: PTH100
         layout.refuse_inside(disk, path)
         return Checkpoint(path, disk, subject)
+
+    def _disk_of_users(self) -> Disk:
+        """For files that are not the store's, which may be open for reading only."""
+        return Disk() if isinstance(self._disk, ReadOnlyDisk) else self._disk
 
 
 def _open_copies(disk: Disk, root: Path, copies_root: Path) -> ObjectStore:

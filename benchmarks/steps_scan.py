@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attachstore import AdmissionPolicy, Store
 from attachstore.integrity.checking import Checker, Task
-from attachstore.integrity.table import Claim
+from attachstore.integrity.claims import Claim
 from attachstore.reference import Reference
 from attachstore.sessions.data import references_in
 from attachstore.threads import CancelFlag

@@ -32,6 +32,7 @@ from attachstore.errors import AttachstoreError
 
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _KIB = 1024
+_WRITE_BYTES = 64 << 10  # most results are less, and come in one write
 _WHOLE = 100  # from here on a decimal is noise
 _JOINER = "\u200d"  # an invisible part of many emoji
 
@@ -79,6 +80,16 @@ class Output:
             self.write(compact(value) + b"\n")
         else:
             self.line(text if isinstance(text, str) else text())
+
+    def pieces(self, parts: Iterable[bytes]) -> None:
+        """Print one result as a line of JSON that may be too long to be held as a whole."""
+        held = bytearray()
+        for part in parts:
+            held += part
+            if len(held) >= _WRITE_BYTES:
+                self.write(memoryview(held))
+                held = bytearray()
+        self.write(memoryview(held + b"\n"))
 
     def line(self, text: str = "") -> None:
         """Print a line for people on standard output."""

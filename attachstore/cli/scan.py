@@ -14,7 +14,7 @@ import click
 from attachstore.cli.command import Command
 from attachstore.cli.exit_status import ExitStatus, worst
 from attachstore.cli.invocation import Invocation, pass_invocation
-from attachstore.cli.output import Output, human_size, plural, visible
+from attachstore.cli.output import Output, compact, human_size, plural, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -134,7 +134,7 @@ async def _scan(invocation: Invocation, options: _Options) -> int:
                 invocation.out.note("the same command goes on from where it was interrupted")
             raise
     if invocation.out.as_json:
-        invocation.out.record(report.to_json(), "")
+        invocation.out.pieces(report.json_parts(compact))
     else:
         _print_report(invocation.out, report)
     return worst({_STATUSES[finding.kind.severity.value] for finding in report.findings})

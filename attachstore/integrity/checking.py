@@ -23,9 +23,9 @@ from attachstore.cores import usable_cores
 from attachstore.digest import Digest, Hasher
 from attachstore.disk import BLOCK_BYTES
 from attachstore.errors import AttachstoreError, ObjectCorruptError, ObjectMissingError
+from attachstore.integrity.claims import Claim
 from attachstore.integrity.decoding import Decoded, DeepCheck
 from attachstore.integrity.pace import UNPACED, Pace
-from attachstore.integrity.table import Claim
 from attachstore.objects.backend import ObjectBackend, StoredObject
 from attachstore.objects.reading import file_of
 from attachstore.objects.verification import read_block

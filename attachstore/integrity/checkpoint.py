@@ -43,9 +43,9 @@ from attachstore.errors import (
     InvalidConfigurationError,
     InvalidReferenceError,
 )
+from attachstore.integrity.claims import Claim
 from attachstore.integrity.report import Finding, Kind
 from attachstore.integrity.suspects import Suspect
-from attachstore.integrity.table import Claim
 
 FORMAT = 1
 _KIND = "attachstore scan"

@@ -53,28 +53,40 @@ class Coverage:
             for suspect in self._before.found
             if suspect.finding.quarantined
         }
+        self._listed_again = set[Digest | None]()  # of both, those that `tasks` came across
 
     def stay(self) -> None:
         """Something could not be listed: its objects are not read, so nothing more is covered."""
         self._stays = True
 
     def tasks(self, table: ObjectTable) -> Iterator[Task]:
-        """What is still to be checked, listed objects in ascending order first."""
+        """What is still to be checked, listed objects in ascending order."""
         upto = self._before.upto
-        for index, (digest, size_bytes) in enumerate(table):
+        for known in table:
+            digest, size_bytes = known.digest, known.size_bytes
+            if size_bytes is None:
+                # Where one that was moved aside is missing, that is our own doing.
+                if known.claims and digest not in self._moved_aside:
+                    yield Task(digest, 0, known.claims, is_listed=False)
+                continue
+            if digest in self._again or digest in self._moved_aside:
+                self._listed_again.add(digest)
             if upto is None or digest > upto or digest in self._again:
-                yield Task(digest, size_bytes, table.claims(index))
-        for digest, claims in table.unlisted.items():
-            if digest not in self._moved_aside:  # that it is missing is our own doing
-                yield Task(digest, 0, tuple(claims), is_listed=False)
+                yield Task(digest, size_bytes, known.claims)
 
     def skipped(self, table: ObjectTable) -> tuple[int, int]:
         """Objects, and bytes by the listing, that `tasks` leaves out."""
         upto = self._before.upto
         if upto is None:
             return 0, 0
-        sizes = [size for digest, size in table if digest <= upto and digest not in self._again]
-        return len(sizes), sum(sizes)
+        objects = size_bytes = 0
+        for digest, size in table.objects:
+            if digest > upto:
+                break
+            if digest not in self._again:
+                objects += 1
+                size_bytes += size
+        return objects, size_bytes
 
     def resumed(self, objects_skipped: int) -> Resumed | None:
         """What the report says of an earlier scan; None if this one began at the beginning."""
@@ -118,7 +130,6 @@ class Coverage:
         self,
         judge: Judge,
         suspects: Suspects,
-        table: ObjectTable,
         *,
         listing_complete: bool,
         logs_complete: bool,
@@ -133,7 +144,7 @@ class Coverage:
             digest = finding.digest
             if digest is None or suspects.has_fault(digest):
                 continue
-            is_listed = table.find(digest) is not None
+            is_listed = digest in self._listed_again
             is_gone = finding.quarantined and not is_listed
             of_logs = finding.kind is Kind.DANGLING_REFERENCE or suspect.claim is not None
             unread = not logs_complete if of_logs else not (is_listed or listing_complete)

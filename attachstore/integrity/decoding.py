@@ -21,7 +21,7 @@ from attachstore.errors import (
     MissingDependencyError,
     ResourceExhaustedError,
 )
-from attachstore.integrity.table import Claim
+from attachstore.integrity.claims import Claim
 from attachstore.objects.backend import StoredObject
 from attachstore.objects.reading import StoredContent
 from attachstore.threads import CancelFlag

@@ -43,7 +43,7 @@ class Judge:
         mender: Mender | None = None,
     ) -> None:
         self._objects = objects
-        self._suspects = suspects
+        self.suspects = suspects
         self._make_checker = make_checker
         self._cancel = cancel
         self._quarantine = quarantine
@@ -76,7 +76,7 @@ class Judge:
 
     def add(self, suspect: Suspect) -> None:
         self.found.append(suspect)
-        self._suspects.add(suspect)
+        self.suspects.add(suspect)
 
     def _mend(self, checked: Checked, suspect: Suspect) -> None:
         """Mend the object if that was asked for; else, or in vain, move it aside if that was."""

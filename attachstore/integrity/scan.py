@@ -11,7 +11,8 @@ worst not looked at, never missed by a reference, because a log can only refer t
      by a second reading past the caches. What the medium did not answer is `unreadable`.
  (3) Every finding names the session events that are affected, found in one more pass over the
      logs that only a store with faults pays for.
- (4) Memory: one table of 50 bytes per object (`table.py`), and the report.
+ (4) Memory does not grow with objects, references and what nothing refers to: what does not fit
+     is in temporary files (`scratch.py`). It grows with what is found: faults and notes.
  (5) A scan that is resumed lists and reads the logs anew, and skips the objects that are covered
      (`coverage.py`): it reports on the store as it is at its end.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator
 
+from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError
 from attachstore.integrity.checking import Batch, Checker, CheckPool
 from attachstore.integrity.checkpoint import Checkpoint
@@ -29,9 +31,11 @@ from attachstore.integrity.decoding import DeepCheck
 from attachstore.integrity.judging import Judge
 from attachstore.integrity.listing import Lister, check_subset, in_subset
 from attachstore.integrity.mending import Mender
+from attachstore.integrity.object_list import ObjectList
 from attachstore.integrity.pace import Pace
 from attachstore.integrity.progress import Meter, Phase, Progress
 from attachstore.integrity.report import Finding, Kind, ScanReport, Use
+from attachstore.integrity.scratch import Scratch
 from attachstore.integrity.suspects import Suspects
 from attachstore.integrity.table import ObjectTable
 from attachstore.integrity.walk import LogWalk
@@ -58,6 +62,7 @@ def scan(  # noqa: PLR0913 - settings, each with its default
     progress: ProgressCallback | None = None,
     cancel: CancelFlag | None = None,
     workers: int | None = None,
+    disk: Disk | None = None,
 ) -> ScanReport:
     """Check all objects and all session logs; report, change nothing.
 
@@ -68,17 +73,22 @@ def scan(  # noqa: PLR0913 - settings, each with its default
     pictures and documents again. `rate_bytes_s` bounds the bytes of objects and logs read per
     second. With a `checkpoint` an interrupted scan is gone on with. `progress` is called in this
     thread, a few times a second; `cancel` is looked at after every MiB. `workers` is the number
-    of threads that read, by default one per core.
+    of threads that read, by default one per core. Temporary files are made on `disk`.
 
-    Costs one reading of all objects and logs, 50 bytes of memory per object and 1 MiB per
-    thread. What cannot be read is a finding, so nothing is raised but for a wrong call, a lack
-    of threads, a closed store, or a checkpoint that cannot be read or begun.
+    Costs one reading of all objects and logs, 1 MiB of memory per thread and some 10 MiB, and in
+    temporary files 40 bytes per object, as many per object that nothing refers to, and some 90
+    per object and claim. What cannot be read is a finding, so nothing is raised but for a wrong
+    call, a lack of threads, a closed store, a temporary file that cannot be read back, or a
+    checkpoint that cannot be read or begun.
     """
     check_subset(subset)
     flag = cancel or CancelFlag()
     pace = Pace(rate_bytes_s)
     coverage = Coverage(checkpoint)
-    report = ScanReport(subset=subset, deep=deep is not None)
+    report = ScanReport(
+        subset=subset, deep=deep is not None, unreferenced=ObjectList(Scratch(disk))
+    )
+    table = ObjectTable(disk, deep=deep is not None)
     suspects = Suspects(deep=deep is not None)
 
     def make_checker(stop: CancelFlag) -> Checker:
@@ -93,7 +103,7 @@ def scan(  # noqa: PLR0913 - settings, each with its default
         mender=None if repair_from is None else Mender(objects, repair_from),
     )
     walk = LogWalk(logs, flag, pace)
-    work = _Scan(objects, walk, coverage, judge, suspects, report, Meter(progress), flag)
+    work = _Scan(objects, walk, coverage, judge, table, report, Meter(progress), flag)
     return work.run(lambda waiting: CheckPool(make_checker, workers=workers, waiting=waiting))
 
 
@@ -106,7 +116,7 @@ class _Scan:
         walk: LogWalk,
         coverage: Coverage,
         judge: Judge,
-        suspects: Suspects,
+        table: ObjectTable,
         report: ScanReport,
         meter: Meter,
         cancel: CancelFlag,
@@ -115,14 +125,24 @@ class _Scan:
         self._walk = walk
         self._coverage = coverage
         self._judge = judge
-        self._suspects = suspects
+        self._suspects = judge.suspects
         self._report = report
         self._meter = meter
         self._cancel = cancel
-        self._table = ObjectTable(deep=report.deep)
+        self._table = table
         self._listing_complete = False
 
     def run(self, make_pool: Callable[[Callable[[int], None]], CheckPool]) -> ScanReport:
+        try:
+            self._scan(make_pool)
+        except BaseException:
+            self._report.unreferenced.close()
+            raise
+        finally:
+            self._table.close()
+        return self._report
+
+    def _scan(self, make_pool: Callable[[Callable[[int], None]], CheckPool]) -> None:
         self._list_objects()
         self._read_logs()
         self._read_objects(make_pool(self._while_reading))
@@ -131,7 +151,6 @@ class _Scan:
         self._report.finish(f"{self._objects.backend.location}/")
         self._report.elapsed_s = self._meter.elapsed_s
         self._meter.report()
-        return self._report
 
     # -- 1 objects, by name ----------------------------------------------------------------
 
@@ -145,8 +164,8 @@ class _Scan:
         self._listing_complete = all(it.digest is not None for it in self._report.findings)
         if not self._listing_complete:
             self._coverage.stay()
-        self._meter.objects_total = len(self._table)
-        self._meter.bytes_total = self._table.size_bytes
+        self._meter.objects_total = len(self._table.objects)
+        self._meter.bytes_total = self._table.objects.size_bytes
 
     # -- 2 logs ----------------------------------------------------------------------------
 
@@ -209,7 +228,6 @@ class _Scan:
         self._coverage.recall(
             self._judge,
             self._suspects,
-            self._table,
             listing_complete=self._listing_complete,
             logs_complete=self._report.logs_complete,
         )
@@ -227,10 +245,8 @@ class _Scan:
         self._tick()
 
     def _list_unreferenced(self) -> None:
-        for index in range(len(self._table)):
-            if self._table.is_referenced(index):
-                continue
-            digest, size_bytes = self._table[index]
+        for digest, size_bytes in self._table.unreferenced():
+            self._tick()
             if not self._suspects.has_fault(digest) and digest not in self._judge.gone:
                 self._report.unreferenced.append(digest, size_bytes)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from attachstore.digest import Digest
 from attachstore.errors import AttachstoreError, ObjectCorruptError, StoreLayoutError
+from attachstore.integrity.claims import Claim
 from attachstore.integrity.decoding import Decoded
 from attachstore.integrity.report import USES_MAX, Finding, Kind, Use
-from attachstore.integrity.table import Claim
 from attachstore.reference import Reference
 
 _FROM_USES = frozenset(

@@ -170,9 +170,8 @@ TARGETS = (
         goal="<= 1.25 x, a scan's memory <= 1.5 x",
         why_not=(
             "Directories with more entries take the file system longer to find a name in, "
-            "and their blocks are read once. A scan keeps 50 bytes for each object, and 40 "
-            "more for each that nothing refers to, as all of them here: some 0.1 GB for a "
-            "million, more than a process takes that has none. `--subset` scans a part."
+            "and their blocks are read once. What a scan keeps of each object is in "
+            "temporary files from a few thousand objects on."
         ),
     ),
     Target(

@@ -179,6 +179,21 @@ def test_the_report_as_json_is_one_object(told: Cli) -> None:
     assert report["findings"] == []
 
 
+def test_what_nothing_refers_to_is_listed_in_json(
+    told: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list is written piece by piece; what comes out is one line all the same."""
+    digests = sorted(line.split()[0] for line in told.run("ls").text.splitlines())
+    told.run("session", "delete", "--yes", "s-1")
+    monkeypatch.setattr("attachstore.integrity.report._PART_OBJECTS", 1)
+    monkeypatch.setattr("attachstore.cli.output._WRITE_BYTES", 1)
+
+    report = told.run("--json", "scan").record
+
+    assert [each["digest"] for each in report["unreferenced"]["list"]] == digests
+    assert report["unreferenced"]["objects"] == len(digests) == 2
+
+
 def test_unreferenced_objects_are_a_note(told: Cli) -> None:
     told.run("session", "delete", "--yes", "s-1")
 

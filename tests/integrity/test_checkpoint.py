@@ -17,8 +17,8 @@ from attachstore.disk import Disk
 from attachstore.errors import AttachstoreError, DestinationError, InvalidConfigurationError
 from attachstore.integrity import Finding, Kind
 from attachstore.integrity.checkpoint import Checkpoint, Covered, Keeper, Subject
+from attachstore.integrity.claims import Claim
 from attachstore.integrity.suspects import Suspect
-from attachstore.integrity.table import Claim
 from tests.faults import PowerLossDisk, RecordingDisk, failing_disks
 from tests.intercepted_disk import MeanwhileDisk
 

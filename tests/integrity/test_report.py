@@ -5,6 +5,7 @@ from itertools import combinations
 
 import pytest
 
+from attachstore.cli.output import compact
 from attachstore.digest import Digest
 from attachstore.integrity.report import Finding, Kind, ScanReport, Severity, Use
 
@@ -97,6 +98,16 @@ def test_a_report_as_json_is_sorted_and_counts_every_kind() -> None:
         "list": [{"digest": str(DIGEST), "size_bytes": 5}],
     }
     assert [note.kind for note in made.all_notes()] == [Kind.UNREFERENCED, Kind.FOREIGN_FILE]
+
+
+@pytest.mark.parametrize("objects", [0, 1, 2, 3, 5])
+def test_the_parts_of_a_report_are_the_whole(objects: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attachstore.integrity.report._PART_OBJECTS", 2)
+    made = report(Kind.HEADER_MISMATCH, Kind.FOREIGN_FILE)
+    for digest in sorted(Digest.of(bytes(number)) for number in range(objects)):
+        made.unreferenced.append(digest, 5)
+
+    assert b"".join(made.json_parts(compact)) == compact(made.to_json())
 
 
 def test_paths_are_relative_to_the_store() -> None:

@@ -1,18 +1,27 @@
-"""Memory of a scan: an array entry per object and a buffer per thread, whatever the sizes."""
+"""Memory of a scan: a buffer per thread, whatever the sizes and however many objects."""
 
 from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
 
+import pytest
+
+from attachstore.cli.output import compact
+from attachstore.digest import Digest
+from attachstore.integrity import claims, object_list, report, scratch
+from attachstore.integrity.object_list import ObjectList
 from attachstore.integrity.progress import Phase, Progress
+from attachstore.integrity.report import ScanReport
+from attachstore.integrity.scratch import Scratch
 from attachstore.objects.backend import Entry, EntryKind
 from attachstore.objects.memory import MemoryBackend
 from attachstore.sessions.memory import MemoryMedium
 from tests.integrity.workshop import Workshop
 
-OBJECT_BYTES_MAX = 80
-"""50 in arrays that grow ahead of need, and room for what the interpreter keeps."""
+OBJECT_BYTES_MAX = 20
+"""Less than a digest. Here 200 claims, and not thousands, share the 2 KiB that say where they are,
+and a hundred objects share a session."""
 
 
 class Listed(MemoryBackend):
@@ -47,18 +56,41 @@ def peak_bytes(objects: int, *, referenced: bool) -> int:
     return peak
 
 
-def test_each_further_object_costs_less_than_a_python_object() -> None:
-    """Referenced by a log: what it is said to be takes memory too."""
-    few, many = peak_bytes(500, referenced=True), peak_bytes(2500, referenced=True)
+@pytest.fixture
+def _little_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the stores of these tests were large: a bound is reached early in both of them."""
+    monkeypatch.setattr(claims, "LINES_MAX", 200)
+    monkeypatch.setattr(object_list, "_READ_RECORDS", 64)
+    monkeypatch.setattr(scratch, "MEMORY_BYTES", 4 << 10)
+
+
+@pytest.mark.usefixtures("_little_in_memory")
+@pytest.mark.parametrize("referenced", [True, False])
+def test_further_objects_cost_no_memory(referenced: bool) -> None:
+    """Neither those that logs refer to nor those that the report lists."""
+    few, many = peak_bytes(500, referenced=referenced), peak_bytes(2500, referenced=referenced)
 
     assert (many - few) / 2000 < OBJECT_BYTES_MAX
 
 
-def test_an_unreferenced_object_costs_one_array_entry_more() -> None:
-    """It is in the report, where a million of them must fit too."""
-    few, many = peak_bytes(500, referenced=False), peak_bytes(2500, referenced=False)
+def test_a_report_is_written_in_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list of what nothing refers to is made piece by piece."""
+    monkeypatch.setattr(report, "_PART_OBJECTS", 16)
 
-    assert (many - few) / 2000 < OBJECT_BYTES_MAX + 50
+    def peak(objects: int) -> int:
+        made = ScanReport(unreferenced=ObjectList(Scratch(memory_bytes=1 << 10)))
+        for digest in sorted(Digest.of(str(number).encode()) for number in range(objects)):
+            made.unreferenced.append(digest, 5)
+        tracemalloc.start()
+        try:
+            for _ in made.json_parts(compact):
+                pass
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(10)
+    assert peak(2500) - peak(500) < 2000 * OBJECT_BYTES_MAX
 
 
 def test_a_large_object_takes_one_block_per_thread() -> None:
