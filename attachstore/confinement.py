@@ -164,7 +164,7 @@ class Place:
     def __init__(
         self,
         confinement: Confinement | None,
-        path: Path,
+        path: Path | str,
         *,
         opens: bool = False,
         reads: bool = False,

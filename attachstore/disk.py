@@ -76,7 +76,7 @@ class Disk(Confined):
         """Create `path` for reading and writing. Raises FileExistsError, also for a link."""
         return self._open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
-    def open_read(self, path: Path) -> int:
+    def open_read(self, path: Path | str) -> int:
         """Open stored data. Refuses a link (ELOOP); a FIFO does not block: check the status."""
         return self._open(path, os.O_RDONLY | os.O_NONBLOCK)
 
@@ -91,7 +91,7 @@ class Disk(Confined):
     def open_directory(self, path: Path) -> int:
         return self._open(path, os.O_RDONLY | os.O_DIRECTORY)
 
-    def _open(self, path: Path, flags: int, mode: int = 0) -> int:
+    def _open(self, path: Path | str, flags: int, mode: int = 0) -> int:
         reads = not flags & (os.O_ACCMODE | os.O_CREAT)
         with Place(self._confinement, path, opens=True, reads=reads) as (name, parent):
             return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)

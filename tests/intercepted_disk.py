@@ -78,6 +78,8 @@ class InterceptedDisk(Disk):
 def _passing(method: str) -> Callable[..., Any]:
     @functools.wraps(getattr(Disk, method))
     def passed(self: InterceptedDisk, *arguments: Any, **options: Any) -> Any:
+        if method == "open_read":  # which takes text as well; whoever intercepts it wants a path
+            arguments = (Path(arguments[0]), *arguments[1:])
         call = functools.partial(getattr(self.disk, method), *arguments, **options)
         return self.intercept(method, call, arguments)
 

@@ -19,6 +19,7 @@ from attachstore.digest import (
     chained,
     chained_all,
     checksum,
+    hex_digits,
 )
 from attachstore.errors import InvalidReferenceError
 from tests.waiting import wait_until
@@ -136,6 +137,10 @@ def test_a_digest_cannot_be_made_of_anything_else() -> None:
         Digest("../" + EMPTY[3:])
 
 
+def test_the_digits_of_a_small_block_are_those_of_its_digest() -> None:
+    assert hex_digits(memoryview(b"abc")) == Digest.of(b"abc").hex
+
+
 def test_a_checksum_is_the_front_of_the_hash_of_its_parts() -> None:
     assert checksum(b"a", b"bc") == blake3(b"abc").digest()[:16]
 
@@ -181,8 +186,9 @@ class Starved:
         lambda: checksum(b"x"),
         lambda: chained(b"x", b"y"),
         lambda: chained_all(b"x", [b"y"]),
+        lambda: hex_digits(b"x"),
     ],
-    ids=["of", "update", "digest", "checksum", "chained", "chained_all"],
+    ids=["of", "update", "digest", "checksum", "chained", "chained_all", "hex_digits"],
 )
 def test_a_panic_of_the_library_is_a_memory_error(
     ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch

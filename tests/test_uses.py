@@ -26,7 +26,7 @@ class Hiding(Disk):
     part = "no file"
     error = errno.EACCES
 
-    def open_read(self, path: Path) -> int:
+    def open_read(self, path: Path | str) -> int:
         if self.part in str(path):
             raise OSError(self.error, os.strerror(self.error))
         return super().open_read(path)

@@ -8,6 +8,7 @@ of the whole, and that is what is in memory when objects are compared with it.
 
 from __future__ import annotations
 
+import functools
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -148,6 +149,7 @@ def _of_shard(ordered: list[str], shard: str) -> list[str]:
     return ordered[start : bisect_left(ordered, f"{shard}g", start)]  # no digit is above "f"
 
 
+@functools.lru_cache(maxsize=1024)  # many texts have one size
 def parsed(claim: str) -> Claim:
     """A claim from the text that `Claims` keeps of it."""
     *numbers, media_type = claim.split(" ")

@@ -91,7 +91,7 @@ class Judge:
                 _log.warning("mended object %s from %s", digest, self._mender.location)
                 self.add(suspect.mended(how))
                 again = self._check(checked)
-                if not again.good:
+                if again is not None:
                     self._judge_mended(again)
                 return
         if isinstance(error, ObjectCorruptError) and self._quarantine:
@@ -122,12 +122,14 @@ class Judge:
             return
         # Somebody healed it, or moved it away, after the second reading.
         again = self._check(checked)
+        if again is None:
+            return
         if isinstance(again.error, ObjectCorruptError):
             self.add(Suspect.bad(digest, again.error))
-        elif not again.good:
+        else:
             self.judge(again)
 
-    def _check(self, checked: Checked) -> Checked:
+    def _check(self, checked: Checked) -> Checked | None:
         return self._make_checker(self._cancel).check(checked.task)
 
     def _hint(self, digest: Digest) -> str | None:

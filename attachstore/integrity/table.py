@@ -8,7 +8,7 @@ is needed: once for what is to be checked, once for what nothing refers to.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
@@ -19,8 +19,7 @@ from attachstore.objects.inventory import SHARDS
 from attachstore.reference import Reference
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """What is known of one object before a byte of it is read."""
 
     digest: Digest

@@ -33,7 +33,7 @@ _KINDS = {
 class FileObject(StoredObject):
     """Made by `open_object`."""
 
-    def __init__(self, disk: Disk, path: Path, descriptor: int, size_bytes: int) -> None:
+    def __init__(self, disk: Disk, path: Path | str, descriptor: int, size_bytes: int) -> None:
         self._disk = disk
         self._path = path
         self._descriptor: int | None = descriptor
@@ -48,7 +48,12 @@ class FileObject(StoredObject):
         return self._size_bytes
 
     def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
-        return self._fresh(lambda it: self._disk.read_into(it, buffer, offset_bytes))
+        try:  # as `_fresh`, without anything made: a scan does little else
+            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+        except (OSError, MemoryError) as error:
+            self._reopen_if_stale(error)
+        with storage_errors(self._path):
+            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
         return self._fresh(lambda it: self._disk.read(it, size_bytes, offset_bytes))
@@ -69,7 +74,7 @@ class FileObject(StoredObject):
 
     def is_still_named(self) -> bool:
         """Whether the object's name leads to this very file. Raises OSError."""
-        return leads_to(self._disk, self._path, self._open_descriptor())
+        return leads_to(self._disk, Path(self._path), self._open_descriptor())
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, None
@@ -104,8 +109,10 @@ class FileObject(StoredObject):
         return self._descriptor
 
 
-def open_object(disk: Disk, path: Path, *, fresh: bool = False) -> FileObject:
+def open_object(disk: Disk, path: Path | str, *, fresh: bool = False) -> FileObject:
     """Open the file at `path`; `fresh` drops its cached pages first.
+
+    The path as text is for those who open thousands: making a Path takes as long as opening it.
 
     Raises FileNotFoundError and other OSErrors, and StoreLayoutError for what is no file: at
     once, nothing here can block.
@@ -113,12 +120,17 @@ def open_object(disk: Disk, path: Path, *, fresh: bool = False) -> FileObject:
     try:
         return _opened(disk, path, fresh=fresh)
     except OSError:
-        with layout_errors(path):
+        with layout_errors(Path(path)):
             raise
 
 
-def _opened(disk: Disk, path: Path, *, fresh: bool) -> FileObject:
-    descriptor = retry_stale(lambda: disk.open_read(path))
+def _opened(disk: Disk, path: Path | str, *, fresh: bool) -> FileObject:
+    try:
+        descriptor = disk.open_read(path)
+    except OSError as error:
+        if error.errno != errno.ESTALE:
+            raise
+        descriptor = disk.open_read(path)
     try:
         status = disk.status_open(descriptor)
         check_regular(status, path)
@@ -140,7 +152,7 @@ def retry_stale(ask: Callable[[], T]) -> T:
     return ask()
 
 
-def check_regular(status: os.stat_result, path: Path) -> None:
+def check_regular(status: os.stat_result, path: Path | str) -> None:
     """Raises StoreLayoutError for anything but a plain file."""
     if not is_regular(status):
         raise StoreLayoutError(where=place(path), reason=f"it is {kind_of(status)}, not a file")
@@ -150,6 +162,6 @@ def kind_of(status: os.stat_result) -> str:
     return _KINDS.get(stat.S_IFMT(status.st_mode), "something unknown")
 
 
-def place(path: Path) -> str:
+def place(path: Path | str) -> str:
     """A path for messages: undecodable and unprintable characters are escaped."""
     return ascii(str(path))[1:-1]

@@ -180,7 +180,7 @@ class FilesystemBackend:
 
     def open(self, digest: Digest, *, fresh: bool = False) -> StoredObject:
         self.check_open()
-        path = self.path(digest)
+        path = self._publication.path_text(digest)
         try:
             return open_object(self._disk, path, fresh=fresh)
         except FileNotFoundError:

@@ -46,6 +46,7 @@ class Publication:
     def __init__(self, disk: Disk, objects: Path, staging: Staging, promise: Promise) -> None:
         self._disk = disk
         self._objects = objects
+        self._objects_text = str(objects)
         self._staging = staging
         self._promise = promise
         self._shards: dict[str, Path] = {}
@@ -62,6 +63,10 @@ class Publication:
     def path(self, digest: Digest) -> Path:
         """Where the object lies, or would."""
         return self.shard(digest) / digest.hex
+
+    def path_text(self, digest: Digest) -> str:
+        """As `path`, without making one."""
+        return f"{self._objects_text}/{digest.hex[:2]}/{digest.hex}"
 
     def stage(self, digest: Digest, content: Content, cancel: CancelFlag | None) -> Content:
         """The bytes, synced, in a file without a name."""

@@ -175,6 +175,28 @@ def test_a_reference_that_says_something_else_than_the_object_is_named_alone(
     assert finding.uses == (Use("s-1", 2, "/seen"),)
 
 
+@pytest.mark.parametrize(
+    ("fields", "differences"),
+    [
+        ({"size": 4}, (("size", "4", "5"),)),
+        ({"width": 2, "height": 3}, (("width", "2", "absent"), ("height", "3", "absent"))),
+        ({"media_type": "image/png"}, (("media_type", "image/png", "something else"),)),
+        ({"media_type": "application/zip"}, (("media_type", "application/zip", "something else"),)),
+    ],
+)
+def test_a_label_that_is_compared_with_nothing_is_still_held_to_its_numbers(
+    shop: Workshop, fields: dict[str, object], differences: tuple[tuple[str, str, str], ...]
+) -> None:
+    """No byte of a text is looked at for its type; its size is, and that it has no sides."""
+    reference = shop.put(b"texts")
+    shop.log("s-1", reference, edited(reference, **fields))
+
+    (finding,) = shop.scan().findings
+
+    assert finding.kind is Kind.HEADER_MISMATCH
+    assert finding.differences == differences
+
+
 def test_the_header_of_an_object_larger_than_a_block_is_compared(shop: Workshop) -> None:
     """What is in the buffer by then is the end of it."""
     reference = shop.put(png(3, 2) + bytes(1_500_000), "image/png")
