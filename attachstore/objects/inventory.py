@@ -117,7 +117,8 @@ class Inventory:
 
         The usual case: of each name nothing but its status is asked, and no path is made.
         """
-        if not all(_HEX_64.fullmatch(name) and name[:2] == shard.name for name in names):
+        first = shard.name  # asked for once: a Path works it out each time
+        if not all(_HEX_64.fullmatch(name) and name[:2] == first for name in names):
             return None
         try:
             statuses = self._disk.statuses(shard, names)
