@@ -24,14 +24,15 @@ from attachstore.admission import AdmissionPolicy, admit
 from attachstore.admission.decoders import IN_PROCESS, Decoders
 from attachstore.admission.source import MEMORY_BYTES_MAX, Gatherer, read_file
 from attachstore.attachment import Attachment, BytesContent, Content
-from attachstore.digest import Digest, Hasher
-from attachstore.disk import Disk
+from attachstore.digest import Digest
+from attachstore.disk import BLOCK_BYTES, Disk
 from attachstore.errors import (
     AttachstoreError,
     DanglingReferenceError,
     ObjectMissingError,
     TooManyBytesError,
 )
+from attachstore.hashing import BESIDE_FROM_BYTES, HasherBeside
 from attachstore.objects.backend import StoredObject
 from attachstore.objects.reading import StoredContent
 from attachstore.objects.store import Committed, ObjectStore
@@ -183,36 +184,51 @@ class DifferentError(Exception):
 class SameBytes:
     """A Taker for bytes that should be those of `stored`, which hash to `digest`.
 
-    Nothing is kept of them: equal bytes need one hash between them, and no copy.
+    Nothing is kept of them: equal bytes need one hash between them, and no copy. While a block is
+    hashed the next one is read and compared.
     """
-
-    room_bytes = SAME_BLOCK_BYTES
 
     def __init__(self, stored: StoredObject, digest: Digest) -> None:
         self._stored = stored
         self._digest = digest
-        self._buffer = bytearray(self.room_bytes)
-        self._hasher = Hasher()
+        # Between threads blocks go from core to core: fewer and larger ones, then.
+        is_large = stored.size >= BESIDE_FROM_BYTES
+        self._ours = bytearray(BLOCK_BYTES if is_large else SAME_BLOCK_BYTES)
+        self._room = memoryview(bytearray(len(self._ours)))
+        self._other_room = self._room[:0]
+        self._hasher: HasherBeside | None = None
         self._size_bytes = 0
 
+    def room(self) -> memoryview:
+        return self._room
+
     def write(self, block: memoryview) -> None:
-        """Raises DifferentError."""
-        filled = read_block(self._stored, memoryview(self._buffer)[: len(block)], self._size_bytes)
+        """Raises DifferentError; ResourceExhaustedError."""
+        filled = read_block(self._stored, memoryview(self._ours)[: len(block)], self._size_bytes)
         # A bytearray compares as memory does; a memoryview item by item.
-        ours = self._buffer if filled == len(self._buffer) else self._buffer[:filled]
+        ours = self._ours if filled == len(self._ours) else self._ours[:filled]
         if ours != block:  # pyright: ignore[reportUnnecessaryComparison] - any buffer will do
             raise DifferentError
-        self._hasher.update(ours)
+        if self._hasher is None:  # not before: a wrong guess is to cost one block, and no thread
+            self._hasher = HasherBeside(self._stored.size)
+            self._other_room = memoryview(bytearray(len(self._ours)))
+        self._hasher.update(block)
         self._size_bytes += filled
+        # `block` is being hashed; the one before it has been.
+        self._room, self._other_room = self._other_room, self._room
 
     def finish(self) -> Content:
-        """Raises DifferentError."""
-        if self._size_bytes != self._stored.size or self._hasher.digest() != self._digest:
+        """Raises DifferentError; ResourceExhaustedError."""
+        if self._size_bytes != self._stored.size or self._hasher is None:
             raise DifferentError
+        if self._hasher.digest() != self._digest:
+            raise DifferentError
+        self.discard()
         return StoredContent(self._stored, self._digest, self._size_bytes)
 
     def discard(self) -> None:
-        return
+        if self._hasher is not None:
+            self._hasher.close()
 
 
 class _BySize:

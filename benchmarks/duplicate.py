@@ -1,7 +1,8 @@
 """What does attaching the same file again cost beyond hashing it?
 
 Floor: one BLAKE3 over the file by the library's own fastest way, all cores on a mapping, as
-`b3sum` does. Ours may not trust a name: it hashes the source, hashes what is stored, and syncs.
+`b3sum` does. Ours may not trust a name: it compares the source with what is stored, hashes that,
+and syncs.
 """
 
 from __future__ import annotations

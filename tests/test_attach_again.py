@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from attachstore import AdmissionPolicy
+from attachstore import AdmissionPolicy, attach
 from attachstore.attach import SAME_BLOCK_BYTES, Attacher, Claim
-from attachstore.disk import Disk
+from attachstore.disk import BLOCK_BYTES, Disk
 from attachstore.errors import MediaTypeMismatchError, StorageIOError, StorePoisonedError
+from attachstore.hashing import BESIDE_FROM_BYTES, HasherBeside
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from attachstore.threads import CancelFlag, Cancelled
@@ -19,6 +21,7 @@ from tests.faults import FailingDisk, RecordingDisk
 DATA = b"\x01bytes of no type\n" * 120_000
 assert len(DATA) > (1 << 20)
 assert len(DATA) % SAME_BLOCK_BYTES
+LARGE = DATA * (1 + BESIDE_FROM_BYTES // len(DATA))
 
 
 @pytest.fixture
@@ -39,6 +42,10 @@ def attacher_on(disk: Disk, root: Path) -> Attacher:
 
 def put(attacher: Attacher, path: Path, declared: str | None = None) -> CommitOutcome:
     return attacher.put_file(CancelFlag(), path, Claim(declared=declared)).outcome
+
+
+def hash_threads() -> list[threading.Thread]:
+    return [it for it in threading.enumerate() if it.name.startswith("attachstore-hash")]
 
 
 def object_of(root: Path) -> Path:
@@ -70,6 +77,69 @@ def test_nothing_is_written_and_all_of_it_is_made_durable(root: Path, source: Pa
         "sync_directory",
         "sync_directory",
     ]
+    assert open_descriptors() <= before
+
+
+def test_a_wrong_guess_starts_no_thread_and_a_right_one_leaves_none(
+    root: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes_bytes = list[int]()
+
+    def recorded(size_bytes: int) -> HasherBeside:
+        sizes_bytes.append(size_bytes)
+        return HasherBeside(size_bytes)
+
+    monkeypatch.setattr(attach, "HasherBeside", recorded)
+    source.write_bytes(LARGE)
+    attacher = attacher_on(Disk(), root)
+    put(attacher, source)
+    other = source.with_name("other")
+    other.write_bytes(b"?" + LARGE[1:])
+
+    assert put(attacher, source) is CommitOutcome.DUPLICATE
+    assert put(attacher, other) is CommitOutcome.STORED
+    assert sizes_bytes == [len(LARGE)]
+    assert hash_threads() == []
+
+
+@pytest.mark.parametrize("at", [BLOCK_BYTES - 1, BLOCK_BYTES, len(LARGE) - 1])
+def test_what_another_thread_hashes_is_verified_to_the_last_byte(
+    root: Path, source: Path, at: int
+) -> None:
+    source.write_bytes(LARGE)
+    attacher = attacher_on(Disk(), root)
+    put(attacher, source)
+    damaged = source.with_name("damaged")
+    damaged.write_bytes(LARGE[:at] + b"?" + LARGE[at + 1 :])
+    path = object_of(root)
+    path.chmod(0o644)
+    path.write_bytes(damaged.read_bytes())
+
+    assert put(attacher, damaged) is CommitOutcome.STORED
+    assert put(attacher, source) is CommitOutcome.HEALED
+    assert hash_threads() == []
+
+
+def test_who_is_cancelled_meanwhile_leaves_no_thread(root: Path, source: Path) -> None:
+    class CancellingDisk(Disk):
+        def read_into(
+            self, descriptor: int, buffer: memoryview | bytearray, offset_bytes: int
+        ) -> int:
+            if offset_bytes >= len(LARGE) // 2 and flag is not None:
+                flag.set()
+            return super().read_into(descriptor, buffer, offset_bytes)
+
+    source.write_bytes(LARGE)
+    flag: CancelFlag | None = None
+    attacher = attacher_on(CancellingDisk(), root)
+    put(attacher, source)
+    before = open_descriptors()
+    flag = CancelFlag()
+
+    with pytest.raises(Cancelled):
+        attacher.put_file(flag, source, Claim())
+
+    assert hash_threads() == []
     assert open_descriptors() <= before
 
 

@@ -48,13 +48,12 @@ _KINDS = {
 class Taker(Protocol):
     """What a file is read into. Exactly one of `finish` and `discard` ends it."""
 
-    @property
-    def room_bytes(self) -> int:
-        """How many bytes to ask the source for, at most BLOCK_BYTES."""
+    def room(self) -> memoryview:
+        """Where to read the next bytes into, at most BLOCK_BYTES, until they are written."""
         ...
 
     def write(self, block: memoryview) -> None:
-        """Take the next bytes; the buffer they are in is used again."""
+        """Take the next bytes: the front of what `room` gave last."""
         ...
 
     def finish(self) -> Content: ...
@@ -75,6 +74,7 @@ class Gatherer:
         self._where = where
         self._blocks: list[bytes] = []
         self._spool: Spool | None = None
+        self._buffer: memoryview | None = None
         self._size = 0
 
     def write(self, block: bytes | bytearray | memoryview) -> None:
@@ -91,6 +91,12 @@ class Gatherer:
                 self._spool.write(earlier)
             self._blocks.clear()
         self._spool.write(memoryview(block) if isinstance(block, bytearray) else block)
+
+    def room(self) -> memoryview:
+        """One buffer again and again: what is written is copied."""
+        if self._buffer is None:
+            self._buffer = memoryview(bytearray(BLOCK_BYTES))
+        return self._buffer[: self.room_bytes]
 
     def finish(self) -> Content:
         """All bytes so far. The caller closes the Content."""
@@ -139,12 +145,11 @@ def _copy(
 ) -> None:
     before = _asking(where, disk.status_open, descriptor)
     _check_regular(before, where)
-    buffer = memoryview(bytearray(BLOCK_BYTES))
     offset = 0
     while True:
         if cancel is not None:
             cancel.check()
-        room = buffer[: gatherer.room_bytes]
+        room = gatherer.room()
         got = _asking(where, disk.read_into, descriptor, room, offset)
         if not got:
             break

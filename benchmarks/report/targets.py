@@ -62,8 +62,10 @@ TARGETS = (
         why_not=(
             "Both wait for the same bytes to reach the disk. The steps of `attach 64 MiB` "
             "say how much of the floor that wait is, what a copy by blocks and a sync cost "
-            "in this process, and what one pass of BLAKE3 adds where no core is free to take"
-            " it; the name's sync is the last part."
+            "in this process, and what one pass of BLAKE3 adds. A thread of its own for the "
+            "hash gains nothing on two cores: the other one brings the bytes to the disk. Nor "
+            "can it wait for the sync, since the digest says whether there is anything to "
+            "sync. The name's sync is the last part."
         ),
     ),
     Target(
@@ -72,11 +74,14 @@ TARGETS = (
         against="BLAKE3 of the file, mapped, all cores",
         goal="<= 1.2 x",
         why_not=(
-            "A name is no proof, so both files are read: the one offered is compared with "
-            "the one stored while that is hashed, and the stored one is synced. The floor "
-            "maps one file and hashes it with all cores. What the parts cost by themselves "
-            "stands in the steps of `duplicate 64 MiB`: the hash of the stored object with "
-            "its sync, a hash by one thread, and the reading alone, of which ours has two."
+            "A name is no proof, so both files are read: block by block the one offered is "
+            "compared with the one stored, while another thread hashes the block before; then "
+            "the stored one is synced. That takes at least one thread's time for the hash; the "
+            "floor hashes with all cores. It also maps its one file: a mapping spares it the "
+            "copy that reading makes, and would end the process if the file were cut "
+            "meanwhile. What the parts cost by themselves stands in the steps of `duplicate "
+            "64 MiB`: the hash of the stored object with its sync, a hash by one thread, and "
+            "the reading alone, of which ours has two."
         ),
     ),
     Target(
