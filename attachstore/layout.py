@@ -179,15 +179,19 @@ def _raise(error: OSError) -> None:
 
 
 def refuse_inside(disk: Disk, path: Path) -> None:
-    """For what a user has written or made: nothing but a store itself writes into a store.
+    """For what a user has written for them: nothing but a store itself writes into a store.
 
     Raises DestinationError if `path` lies in one, whichever it is, also by way of links.
     """
     with storage_errors(path), destination_errors(path):
-        for above in Path(os.path.realpath(path)).parents:
-            if _is_store(disk, above):
-                reason = f"it lies in the store at {ascii(str(above))[1:-1]}"
-                raise DestinationError(where=ascii(str(path))[1:-1], reason=reason)
+        _refuse_inside(disk, path)
+
+
+def _refuse_inside(disk: Disk, path: Path) -> None:
+    for above in Path(os.path.realpath(path)).parents:
+        if _is_store(disk, above):
+            reason = f"it lies in the store at {ascii(str(above))[1:-1]}"
+            raise DestinationError(where=ascii(str(path))[1:-1], reason=reason)
 
 
 def _is_store(disk: Disk, folder: Path) -> bool:
@@ -207,9 +211,11 @@ def _is_store(disk: Disk, folder: Path) -> bool:
 def make_root(disk: Disk, root: Path) -> None:
     """Make `root` and the parents it lacks, each name synced.
 
-    Raises InvalidConfigurationError where the operating system has no place for a directory.
+    Raises InvalidConfigurationError where the operating system has no place for a directory,
+    DestinationError in a store.
     """
     with storage_errors(root), _no_place(root):
+        _refuse_inside(disk, root)
         missing = [root]
         while not _is_there(disk, missing[-1].parent):
             missing.append(missing[-1].parent)

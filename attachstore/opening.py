@@ -104,7 +104,6 @@ def read_or_make(
         layout.refuse_foreign(disk, root)
         if not make:
             raise StoreMissingError(where=ascii(str(root))[1:-1])
-        layout.refuse_inside(disk, root)
         disk.keep_to(root, None)
         layout.make_root(disk, root)
         FilesystemBackend.create(root, disk)

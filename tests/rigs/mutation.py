@@ -81,6 +81,7 @@ CHECKS = frozenset(
         "refuse_foreign",
         "refuse_gone",
         "refuse_inside",
+        "_refuse_inside",
         "confirm",
         "_confirm",
         "_check_end",
