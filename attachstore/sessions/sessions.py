@@ -18,7 +18,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attachstore.arguments import check_int, check_kind
 from attachstore.reference import Reference
@@ -29,7 +29,6 @@ from attachstore.sessions.event import (
     SessionSummary,
     SessionView,
 )
-from attachstore.sessions.lineage import Branch, Divergence, divergence, tree
 from attachstore.sessions.log import SessionLog
 from attachstore.sessions.logs import SessionLogs
 from attachstore.sessions.names import SessionName
@@ -41,6 +40,9 @@ from attachstore.sessions.session_writer import SessionWriter
 from attachstore.sessions.snapshot import SessionSnapshot
 from attachstore.sessions.write_behind import EmitPolicy
 from attachstore.threads import CancelFlag, Worker
+
+if TYPE_CHECKING:
+    from attachstore.sessions.lineage import Branch, Divergence
 
 _SESSIONS = "`sessions` of an open store"
 
@@ -183,6 +185,8 @@ class Sessions:
         What headers claim is checked against the chain. Reads what `list` reads, and one event
         for each fork; a session whose header is lost is compared with all others.
         """
+        from attachstore.sessions.lineage import tree  # noqa: PLC0415 - few ask for it
+
         return await self._worker.run(lambda cancel: tree(self._logs, cancel=cancel))
 
     async def divergence(
@@ -198,6 +202,8 @@ class Sessions:
         return await self._divergence(self if of is None else of, session_id, other_id)
 
     async def _divergence(self, of: Sessions, session_id: str, other_id: str) -> Divergence:
+        from attachstore.sessions.lineage import divergence  # noqa: PLC0415 - few ask for it
+
         logs = of._logs
         return await self._worker.run(
             lambda cancel: divergence(self._logs, session_id, other_id, of=logs, cancel=cancel)
