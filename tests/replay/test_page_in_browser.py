@@ -147,7 +147,7 @@ def test_a_link_shows_the_event_it_leads_to(look: Look) -> None:
     look.page.select_option("#filter-type", "=turn/end")
     look.page.locator(".verdict a").first.click()
 
-    assert look.page.locator("#e9-a1").is_visible()
+    look.page.locator("#e9-a1").wait_for(state="visible")  # the page is told a moment later
     assert len(look.events_shown()) == 11
 
 
