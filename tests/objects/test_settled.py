@@ -121,6 +121,12 @@ def copy_the_shard(path: Path) -> None:
     copy.rename(path.parent)
 
 
+def move_all_shards_away_and_back(path: Path) -> None:
+    away = path.parents[1].with_name("away")
+    path.parents[1].rename(away)
+    away.rename(path.parents[1])
+
+
 def write_the_same_bytes_again(path: Path) -> None:
     """And set the file's times back, which its ctime shows."""
     times = path.stat()
@@ -137,6 +143,7 @@ CHANGES = [
     give_another_name_beside_it,
     move_the_shard_away_and_back,
     copy_the_shard,
+    move_all_shards_away_and_back,
     write_the_same_bytes_again,
 ]
 
