@@ -48,12 +48,7 @@ class FileObject(StoredObject):
         return self._size_bytes
 
     def read_into(self, buffer: memoryview, offset_bytes: int) -> int:
-        try:  # as `_fresh`, without anything made: a scan does little else
-            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
-        except (OSError, MemoryError) as error:
-            self._reopen_if_stale(error)
-        with storage_errors(self._path):
-            return self._disk.read_into(self._open_descriptor(), buffer, offset_bytes)
+        return self._fresh(lambda it: self._disk.read_into(it, buffer, offset_bytes))
 
     def read(self, size_bytes: int, offset_bytes: int) -> bytes:
         return self._fresh(lambda it: self._disk.read(it, size_bytes, offset_bytes))
@@ -125,12 +120,7 @@ def open_object(disk: Disk, path: Path | str, *, fresh: bool = False) -> FileObj
 
 
 def _opened(disk: Disk, path: Path | str, *, fresh: bool) -> FileObject:
-    try:
-        descriptor = disk.open_read(path)
-    except OSError as error:
-        if error.errno != errno.ESTALE:
-            raise
-        descriptor = disk.open_read(path)
+    descriptor = retry_stale(lambda: disk.open_read(path))
     try:
         status = disk.status_open(descriptor)
         check_regular(status, path)
