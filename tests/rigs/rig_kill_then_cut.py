@@ -28,7 +28,7 @@ from tests.rigs.rig_lost_writes import memory_directory
 from tests.rigs.sandbox import Sandbox
 from tests.rigs.tracing import Call, Tracer
 
-_CAP_CI, _CAP_PROOF = 2, 11
+_CAP_CI, _CAP_PROOF = 1, 11
 _KILLS_CI, _KILLS_PROOF = 1, 12
 """Of each workload."""
 

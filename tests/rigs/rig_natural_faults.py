@@ -33,7 +33,7 @@ from tests.rigs.workloads import WORKLOADS, Workload
 from tests.rigs.workloads.workload import leaks
 
 NUMBER, NAME, UNIT = 9, "natural faults", "cases"
-CASES_PER_FAULT = (6, 40)
+CASES_PER_FAULT = (5, 40)
 """In CI, and else; of some faults there are fewer."""
 _PLACE_BYTES = 64 << 20
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
