@@ -208,8 +208,8 @@ class IntakeBackend:
 
     def digests(self, prefix: str = "") -> Iterator[Digest]:
         # Asked for first: what leaves the intake meanwhile has its name by then.
-        waiting = sorted(it for it in self._waiting() if it.hex.startswith(prefix))
         failures: list[AttachstoreError] = []
+        waiting = sorted(it for it in self._waiting(failures) if it.hex.startswith(prefix))
         last = None
         for digest in heapq.merge(waiting, _until_failure(self.files.digests(prefix), failures)):
             if digest != last:
@@ -219,9 +219,12 @@ class IntakeBackend:
             raise failure
 
     def entries(self) -> Iterator[Entry]:
-        waiting = self._waiting()
+        failures: list[AttachstoreError] = []
+        waiting = self._waiting(failures)
         left = sorted(waiting, reverse=True)
         for entry in self.files.entries():
+            if entry.path == DIRECTORY:
+                failures.clear()  # the entry tells them
             if entry.kind is EntryKind.OBJECT and entry.digest is not None:
                 while left and left[-1] <= entry.digest:
                     digest = left.pop()
@@ -233,6 +236,10 @@ class IntakeBackend:
             yield entry
         while left:
             yield waiting[left.pop()]
+        for failure in failures:
+            yield Entry(
+                kind=EntryKind.UNREADABLE, path=DIRECTORY, size_bytes=0, reason=str(failure)
+            )
 
     def _taken_in(self, digest: Digest) -> IntakeObject | None:
         for is_own, intake in ((True, self._own), (False, self._others)):
@@ -242,8 +249,8 @@ class IntakeBackend:
                 return IntakeObject(data, f"{place(path)}:{digest.hex}", is_own=is_own)
         return None
 
-    def _waiting(self) -> dict[Digest, Entry]:
-        found = self._others.records() | self._own.records()
+    def _waiting(self, failures: list[AttachstoreError]) -> dict[Digest, Entry]:
+        found = self._others.records(failures) | self._own.records()
         return {
             digest: Entry(
                 kind=EntryKind.OBJECT,

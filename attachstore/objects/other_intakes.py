@@ -12,6 +12,7 @@ from pathlib import Path
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk, is_regular, leads_to, read_all, storage_errors
+from attachstore.errors import AttachstoreError
 from attachstore.lock import FileLock
 from attachstore.objects.intake import Objects
 from attachstore.objects.intake_file import SUFFIX, Read, Record, records
@@ -47,12 +48,20 @@ class OtherIntakes:
                         return path, data
         return None
 
-    def records(self) -> dict[Digest, tuple[Path, Record]]:
-        """What lies where, by the headers alone."""
+    def records(self, failures: list[AttachstoreError]) -> dict[Digest, tuple[Path, Record]]:
+        """What lies where, by the headers alone. What cannot be read hides nothing else."""
         found: dict[Digest, tuple[Path, Record]] = {}
-        for path in self._paths():
-            with self._opened(path) as read:
-                found |= {record.digest: (path, record) for record in records(read)}
+        try:
+            paths = self._paths()
+        except AttachstoreError as error:
+            failures.append(error)
+            return found
+        for path in paths:
+            try:
+                with self._opened(path) as read:
+                    found |= {record.digest: (path, record) for record in records(read)}
+            except AttachstoreError as error:
+                failures.append(error)
         return found
 
     def replay(

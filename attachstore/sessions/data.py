@@ -30,6 +30,8 @@ _LOOK_ALIKE = re.compile(r"\$+attach")
 _ESCAPED = re.compile(r"\$\$+attach")
 _REFERENCE_DEPTH = 2
 _INTEGER_DIGITS_MAX = 19
+_WORDS = {"Input data was truncated": "it ends too early, or in half of a surrogate pair"}
+"""Ours for msgspec's, which takes half a pair shortly before a text's end for a missing end."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -234,7 +236,7 @@ def strict_json(raw: bytes, *, depth_max: int = DEPTH_MAX) -> Any:
     except RecursionError:
         raise BadDataError(f"it is nested deeper than {depth_max}") from None
     except ValueError as error:  # also msgspec.DecodeError, UnicodeDecodeError
-        raise BadDataError(str(error)) from None
+        raise BadDataError(_WORDS.get(str(error), str(error))) from None
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

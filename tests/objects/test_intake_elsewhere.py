@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
+import pytest
+
 from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import AttachstoreError, StoreLayoutError
+from attachstore.errors import AttachstoreError, StorageIOError, StoreLayoutError
 from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
@@ -120,16 +123,66 @@ def test_a_directory_that_cannot_be_listed_hides_no_object(root: Path) -> None:
         shard = object_path(root, datas[0]).parent
         shard.rename(root / "aside")
         shard.write_bytes(b"")
-        listed: list[Digest] = []
-        failures: list[StoreLayoutError] = []
-        try:
-            for digest in other.digests():
-                listed.append(digest)  # noqa: PERF402 - what came before the error counts
-        except StoreLayoutError as error:
-            failures.append(error)
+        listed, failure = _until_error(other)
         shard.unlink()
         (root / "aside").rename(shard)
 
     hidden = {Digest.of(datas[0])}
     assert listed == sorted({Digest.of(data) for data in datas} - hidden)
-    assert [failure.where for failure in failures] == [str(shard)]
+    assert isinstance(failure, StoreLayoutError)
+    assert failure.where == str(shard)
+
+
+class _Refusing(Disk):
+    """Fails to list, or to open, one path."""
+
+    def __init__(self, refused: Path) -> None:
+        self.refused = refused
+
+    def names(self, directory: Path) -> list[str]:
+        self._check(directory)
+        return super().names(directory)
+
+    def open_read(self, path: Path | str) -> int:
+        self._check(path)
+        return super().open_read(path)
+
+    def _check(self, path: Path | str) -> None:
+        if Path(path) == self.refused:
+            raise OSError(errno.EIO, "refused", str(path))
+
+
+@pytest.mark.parametrize("refused", ["the directory", "one of two files"])
+def test_an_intake_that_cannot_be_read_hides_nothing_else(root: Path, refused: str) -> None:
+    """Neither objects that have files nor those in another intake; a listing ends in the error."""
+    datas = [bytes([number]) for number in range(12)]
+    with opened(root) as one, opened(root) as another, opened(root, intake=False) as filing:
+        for data in datas[:4]:
+            one.commit(attachment(data))
+        (path,) = intake_files(root)
+        for data in datas[4:8]:
+            another.commit(attachment(data))
+        for data in datas[8:]:
+            filing.commit(attachment(data))
+        disk = _Refusing(path if refused == "one of two files" else path.parent)
+        reader = ObjectStore(IntakeBackend(FilesystemBackend(root, disk), disk, intake=False))
+        entries = [*reader.entries()]
+        listed, failure = _until_error(reader)
+
+    seen = datas[4:] if refused == "one of two files" else datas[8:]
+    assert listed == sorted(Digest.of(data) for data in seen)
+    assert [it.digest for it in entries if it.kind is EntryKind.OBJECT] == listed
+    (told,) = [it for it in entries if it.kind is EntryKind.UNREADABLE]
+    assert isinstance(failure, StorageIOError)
+    assert (told.path, failure.where) == ("intake", str(disk.refused))
+    assert str(disk.refused) in str(told.reason)
+
+
+def _until_error(store: ObjectStore) -> tuple[list[Digest], AttachstoreError | None]:
+    listed: list[Digest] = []
+    try:
+        for digest in store.digests():
+            listed.append(digest)  # noqa: PERF402 - what came before the error counts
+    except AttachstoreError as error:
+        return listed, error
+    return listed, None

@@ -209,6 +209,12 @@ def test_strict_reading_refuses_what_json_leaves_open(raw: bytes) -> None:
         strict_json(raw)
 
 
+@pytest.mark.parametrize("raw", [b'{"a":"\\ud800"}', b'{"a":'])
+def test_what_is_missing_at_the_end_is_said_in_words_that_hold(raw: bytes) -> None:
+    with pytest.raises(BadDataError, match="ends too early, or in half of a surrogate pair"):
+        strict_json(raw)
+
+
 @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
 def test_strict_reading_of_anything_raises_nothing_else(raw: bytes) -> None:
     with contextlib.suppress(BadDataError):
