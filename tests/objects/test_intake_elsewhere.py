@@ -139,9 +139,9 @@ class _Refusing(Disk):
     def __init__(self, refused: Path) -> None:
         self.refused = refused
 
-    def names(self, directory: Path) -> list[str]:
-        self._check(directory)
-        return super().names(directory)
+    def names(self, path: Path) -> list[str]:
+        self._check(path)
+        return super().names(path)
 
     def open_read(self, path: Path | str) -> int:
         self._check(path)
