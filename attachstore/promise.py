@@ -9,7 +9,9 @@ and through any descriptor, say OK although the data is gone. So:
      read promises what it has verified, not that it will last.
 
 An error that says the sync was not tried (no descriptors left) or is never done here (the file
-system does not know it) has lost nothing, and poisons only if taking back failed.
+system does not know it) has lost nothing, and poisons only if taking back failed. Where others
+may rely on the change by then, nothing is taken back after such an error: who has found it has
+synced it, and was told OK.
 """
 
 from __future__ import annotations
@@ -52,11 +54,22 @@ class Promise:
                 self._break(error, where)
             raise
 
-    def sync_directory(self, directory: Path, undo: Callable[[], None] | None = None) -> None:
-        """Make the names in `directory` durable; on failure `undo` takes the last change back."""
+    def sync_directory(
+        self,
+        directory: Path,
+        undo: Callable[[], None] | None = None,
+        *,
+        others_may_rely: bool = False,
+    ) -> None:
+        """Make the names in `directory` durable; on failure `undo` takes the last change back.
+
+        With `others_may_rely`, no lock keeps others from vouching for the change meanwhile.
+        """
         try:
             self._disk.sync_directory(directory)
         except OSError as error:
+            if others_may_rely and error.errno in _NOT_TRIED:
+                raise
             taken_back = undo is None
             if undo is not None:
                 with contextlib.suppress(OSError):

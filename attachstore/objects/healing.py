@@ -61,7 +61,9 @@ class Healing:
                 self._replace(beside, path, aside)
                 return True
             self._promise.sync_directory(
-                path.parent, undo=lambda: self._disk.exchange(beside, path)
+                path.parent,
+                undo=lambda: self._disk.exchange(beside, path),
+                others_may_rely=True,
             )
             self._move_aside(beside, aside)
             return True
@@ -117,7 +119,9 @@ class Healing:
         except BaseException:
             remove_quietly(self._disk, beside)
             raise
-        self._promise.sync_directory(path.parent, undo=lambda: self._disk.rename(aside, path))
+        self._promise.sync_directory(
+            path.parent, undo=lambda: self._disk.rename(aside, path), others_may_rely=True
+        )
         self._promise.sync_directory(beside.parent)
 
     def _move_aside(self, path: Path, aside: Path) -> None:

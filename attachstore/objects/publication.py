@@ -10,7 +10,8 @@ Invariants
 
  (1) A name is given to synced bytes only, and with link, which refuses to replace.
  (2) What is published lies under a durable name: of several, no one is before all are.
- (3) A name whose sync failed is taken back, and the handle is poisoned (promise.py).
+ (3) A name whose sync failed is taken back, and the handle is poisoned (promise.py). One whose
+     sync was not tried stays: its bytes are whole and synced, and whoever finds it syncs it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ class Publication:
                 self._link(staged, path)
             except FileExistsError:
                 return False
-            self._promise.sync_directory(path.parent, undo=lambda: self._disk.unlink(path))
+            self._promise.sync_directory(
+                path.parent, undo=lambda: self._disk.unlink(path), others_may_rely=True
+            )
             return True
 
     def publish_many(
@@ -107,7 +110,9 @@ class Publication:
             taken += self._link_all(group, linked, is_taken, cancel)
         for shard, names in linked.items():
             with indexed(names[0][0]), storage_errors(shard):
-                self._promise.sync_directory(shard, undo=lambda names=names: self._unlink(names))
+                self._promise.sync_directory(
+                    shard, undo=lambda names=names: self._unlink(names), others_may_rely=True
+                )
         return taken
 
     def _link_all(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from attachstore.disk import Disk
 from attachstore.errors import (
     ResourceExhaustedError,
     StorageIOError,
@@ -91,8 +92,53 @@ def test_a_sync_that_was_not_even_tried_poisons_nothing(memory_path: Path, error
     with pytest.raises((ResourceExhaustedError, StorageUnsupportedError)):
         store.commit(attachment())
 
-    assert not object_path(root).exists()
+    assert not object_path(root).exists(), "the shard comes first"
     assert store.commit(attachment()).outcome is CommitOutcome.STORED
+
+
+class _Overtaken(Disk):
+    """Before its first sync of the shard, another writer acts; the sync itself is not tried."""
+
+    def __init__(self, shard: Path, act: Callable[[], None]) -> None:
+        self._shard = shard
+        self._acts = [act]
+
+    def sync_directory(self, path: Path) -> None:
+        if path == self._shard and self._acts:
+            self._acts.pop()()
+            raise OSError(errno.EMFILE, "no descriptor is left", str(path))
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("how", ["one", "many", "healing", "healing without exchange"])
+def test_what_another_writer_has_vouched_for_is_not_taken_back(
+    memory_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """It found the name that we gave, synced it, and was acknowledged."""
+    root = memory_path / "store"
+    make_store(root).commit(attachment(b"older"))
+    if how.startswith("healing"):
+        a_bad_object(root)
+    outcomes: list[CommitOutcome] = []
+
+    def act() -> None:
+        outcomes.append(open_store(root).commit(attachment()).outcome)
+
+    disk = _Overtaken(object_path(root).parent, act)
+    if how == "healing without exchange":
+        monkeypatch.setattr(disk, "exchange", _unsupported)
+    store = open_store(root, disk)
+    given = [attachment(), attachment(b"other")]
+    with pytest.raises(ResourceExhaustedError):
+        store.commit_many(given) if how == "many" else store.commit(given[0])
+
+    assert outcomes == [CommitOutcome.DUPLICATE]
+    assert open_store(root).read(reference()) == DATA
+    assert store.commit(attachment()).outcome is CommitOutcome.DUPLICATE
+
+
+def _unsupported(*_: object) -> None:
+    raise OSError(errno.EINVAL, "this file system cannot exchange")
 
 
 def test_a_duplicate_whose_sync_fails_is_not_vouched_for(memory_path: Path) -> None:
