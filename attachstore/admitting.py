@@ -15,6 +15,7 @@ from typing import cast
 from attachstore.attach import Attacher, Claim
 from attachstore.attachment import Attachment, Content
 from attachstore.errors.error import indexed
+from attachstore.objects.store import Committed
 from attachstore.streams import BYTES_LIKE, Offer, Source, StreamSource, gather
 from attachstore.threads import CancelFlag, Worker
 
@@ -38,7 +39,23 @@ async def admitted(worker: Worker, attacher: Attacher, source: Source, claim: Cl
     if isinstance(source, _HELD):
         return await worker.hold(attacher.drop, _admit, attacher, source, claim)
     content = await gathered(worker, attacher, source)
-    return await worker.hold(attacher.drop, attacher.admit_content, content, claim)
+    try:
+        return await worker.hold(attacher.drop, attacher.admit_content, content, claim)
+    except BaseException:  # the store may have been closed before a thread had it
+        await worker.let_go(content.close)
+        raise
+
+
+async def put_stream(
+    worker: Worker, attacher: Attacher, source: StreamSource, claim: Claim
+) -> Committed:
+    """Attach all bytes of a stream. Raises as `Store.attach`."""
+    content = await gathered(worker, attacher, source)
+    try:
+        return await worker.run(attacher.put_content, content, claim)
+    except BaseException:  # the store may have been closed before a thread had it
+        await worker.let_go(content.close)
+        raise
 
 
 async def admitted_together(

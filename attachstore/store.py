@@ -17,7 +17,7 @@ from attachstore import layout
 from attachstore.admission import AdmissionPolicy
 from attachstore.admission.decoders import IN_PROCESS
 from attachstore.admission.pool import ProcessPool
-from attachstore.admitting import admitted, admitted_together, close_all, gathered
+from attachstore.admitting import admitted, admitted_together, close_all, put_stream
 from attachstore.arguments import check_kind
 from attachstore.attach import Attacher, Claim, ReferenceConfirmer
 from attachstore.attachment import Attachment
@@ -197,8 +197,7 @@ class Store:
         elif isinstance(source, os.PathLike):
             committed = await self._worker.run(attacher.put_file, Path(source), claim)
         else:
-            content = await gathered(self._worker, attacher, source)
-            committed = await self._worker.run(attacher.put_content, content, claim)
+            committed = await put_stream(self._worker, attacher, source, claim)
         self._confirmer.remember(committed.reference)
         return committed
 

@@ -5,9 +5,11 @@ Both hold about 1 MiB at a time, and both do their disk work in the store's thre
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import io
 import os
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable
 from dataclasses import dataclass
 from typing import Protocol, cast, runtime_checkable
@@ -103,8 +105,8 @@ def _gather_file(cancel: CancelFlag, gatherer: Gatherer, source: io.IOBase) -> C
             raise
         except Exception as error:
             raise _unreadable(source, error) from error
-        if block is None:  # taken for the end, it would cut the source short
-            raise _unreadable(source, BlockingIOError("it is non-blocking, and has no bytes yet"))
+        if block is None:
+            raise _no_bytes_yet(source)
         if not block:
             return gatherer.finish()
         gatherer.write(_checked(block))
@@ -128,7 +130,15 @@ async def _blocks(source: AsyncIterable[bytes] | AsyncFile) -> AsyncIterator[byt
 async def _read(source: AsyncFile) -> bytes:
     answer = source.read(BLOCK_BYTES)
     # A file object that is neither io nor async would block the loop; its answer still counts.
-    return await answer if inspect.isawaitable(answer) else cast("bytes", answer)
+    block = await answer if inspect.isawaitable(answer) else cast("bytes | None", answer)
+    if block is None:
+        raise _no_bytes_yet(source)
+    return block
+
+
+def _no_bytes_yet(source: object) -> SourceUnreadableError:
+    """Of a file that is asked without waiting: taken for its end, that would cut it short."""
+    return _unreadable(source, BlockingIOError("it is non-blocking, and has no bytes yet"))
 
 
 def _checked(block: object) -> bytes:
@@ -147,13 +157,17 @@ def _unreadable(source: object, error: Exception) -> SourceUnreadableError:
 class AttachmentStream:
     """Verified bytes of one attachment, a block at a time: `async for block in stream`.
 
-    Everything was verified before the stream was handed out. `size` is in bytes.
+    Everything was verified before the stream was handed out. `size` is in bytes. A read that is
+    cancelled takes nothing: the next one goes on where the last that returned has ended.
     """
 
     def __init__(self, worker: Worker, verified: VerifiedStream) -> None:
         self._worker = worker
         self._verified = verified
-        self._rest = b""
+        self._blocks: deque[bytes | memoryview] = deque()  # read, and not yet returned
+        self._held_bytes = 0
+        self._turn = asyncio.Lock()
+        self._closed = False
 
     @property
     def size(self) -> int:
@@ -164,19 +178,19 @@ class AttachmentStream:
 
         Raises:
             ObjectCorruptError: the bytes changed after they were verified.
+            ValueError: the stream is closed.
         """
-        blocks = [self._rest]
-        held = len(self._rest)
-        while size < 0 or held < size:
-            block = await self._worker.finish(self._verified.read_block)
-            if not block:
-                break
-            blocks.append(block)
-            held += len(block)
-        data = b"".join(blocks)
-        wanted = len(data) if size < 0 else size
-        self._rest = data[wanted:]
-        return data[:wanted]
+        await self._turn.acquire()
+        try:
+            if self._closed:
+                message = "the stream is closed: read it inside its `async with`"
+                raise ValueError(message)
+            while size < 0 or self._held_bytes < size:
+                if not await self._worker.finish(self._pull):
+                    break
+            return self._taken(self._held_bytes if size < 0 else size)
+        finally:
+            self._turn.release()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while block := await self.read(BLOCK_BYTES):
@@ -184,4 +198,29 @@ class AttachmentStream:
 
     async def close(self) -> None:
         """Let the object go; safe to repeat."""
+        self._closed = True
+        self._taken(self._held_bytes)
         await self._worker.let_go(self._verified.close)
+
+    def _pull(self) -> bool:
+        """Hold one more block; False at the end. In a thread, which a cancellation does not end:
+        what is read has to be kept here, not returned to whoever has gone."""
+        block = self._verified.read_block()
+        if block:
+            self._blocks.append(block)
+            self._held_bytes += len(block)
+        return bool(block)
+
+    def _taken(self, size_bytes: int) -> bytes:
+        """Up to that many of the bytes that are held."""
+        parts: list[bytes | memoryview] = []
+        while size_bytes and self._blocks:
+            block = self._blocks.popleft()
+            if len(block) > size_bytes:
+                block = memoryview(block)
+                self._blocks.appendleft(block[size_bytes:])
+                block = block[:size_bytes]
+            parts.append(block)
+            size_bytes -= len(block)
+            self._held_bytes -= len(block)
+        return b"".join(parts)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TextIO
 
+from attachstore.errors import SourceUnreadableError
+
 _BLOCK_BYTES = 1 << 20
 _DESCRIPTOR = 0
 
@@ -18,14 +20,20 @@ def is_terminal() -> bool:
 
 
 def read(size_bytes: int) -> bytes:
-    """Up to `size_bytes`; fewer only at the end. Closed, it is empty."""
+    """Up to `size_bytes`; fewer only at the end. Raises SourceUnreadableError if it is closed."""
     stream = _stream()
-    return b"" if stream is None else stream.buffer.read(size_bytes)
+    if stream is None:
+        raise _closed()
+    return stream.buffer.read(size_bytes)
 
 
 def _stream() -> TextIO | None:
     """None if it was closed before Python started."""
     return getattr(sys, "stdin")  # noqa: B009 - typeshed does not know of None
+
+
+def _closed() -> SourceUnreadableError:
+    return SourceUnreadableError(where="standard input", reason="it is closed")
 
 
 class StandardInput:
@@ -36,6 +44,8 @@ class StandardInput:
     """
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
+        if _stream() is None:  # the descriptor may be another file's by now
+            raise _closed()
         while True:
             await _readable()
             block = os.read(_DESCRIPTOR, _BLOCK_BYTES)

@@ -212,13 +212,13 @@ def test_with_all_descriptors_closed_no_file_of_the_store_takes_their_numbers(
 @pytest.mark.parametrize(
     ("arguments", "status", "code"),
     [
-        (["session", "append", "s-1"], 6, "invalid-event"),
-        (["put", "-"], 6, "empty-content"),
+        (["session", "append", "s-1"], 6, "source-unreadable"),
+        (["put", "-", "--type", "text/plain"], 6, "source-unreadable"),
         (["session", "delete", "s-1"], 2, "usage"),
     ],
     ids=["append", "put", "delete"],
 )
-def test_a_closed_standard_input_is_an_empty_one(
+def test_a_closed_standard_input_is_no_empty_one(
     cli: Cli, arguments: list[str], status: int, code: str
 ) -> None:
     process = start(cli, *arguments, through='exec "$@" <&-')
