@@ -43,6 +43,10 @@ _log = logging.getLogger("attachstore")
 Objects = Iterable[tuple[Digest, bytes]]
 
 
+OBJECT_BYTES_LIMIT = 64 << 20
+"""Of a policy. Who reads an intake file takes a larger record for damage, not into memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakePolicy:
     """What goes through the intake, and when it leaves it."""
@@ -58,6 +62,9 @@ class IntakePolicy:
     """Of one intake file; there are two at most, and one that is kept for later."""
 
     def __post_init__(self) -> None:
+        if self.object_bytes_max > OBJECT_BYTES_LIMIT:  # other processes would not find them
+            message = f"object_bytes_max is at most {OBJECT_BYTES_LIMIT}: {self}"
+            raise ValueError(message)
         sizes = self.object_bytes_max, self.file_bytes
         if not (self.burst_s >= 0 and self.idle_s >= 0 and min(sizes) >= 1):  # NaN is not, either
             message = f"waits are at least 0 and sizes at least 1: {self}"
@@ -95,6 +102,7 @@ class Intake:
         self._promise = promise
         self._settle = settle
         self._policy = policy
+        self._directory_is_durable = False
         self._changed = Condition()
         self._say_the_end = self._end  # asked for now: later there may be no memory
         self._draining = threading.Lock()
@@ -189,17 +197,24 @@ class Intake:
         try:
             if self._thread is None:
                 self._thread = daemon_thread(self._run, "attachstore-intake")
+            if not self._directory_is_durable:
+                self._make_directory()
             try:
                 file = self._new_file()
-            except FileNotFoundError:
-                ensure_directory(self._disk, self._directory)
-                self._disk.sync_directory(self._directory.parent)
+            except FileNotFoundError:  # removed since
+                self._make_directory()
                 file = self._new_file()
         except (OSError, RuntimeError) as error:  # RuntimeError: no thread for it
             self._usable = False
             _log.info("objects are written as files at once: %s", error)
             return None
         return _Filling(file)
+
+    def _make_directory(self) -> None:
+        """Its name is synced whoever has made it: that one may have been killed before."""
+        ensure_directory(self._disk, self._directory)
+        self._disk.sync_directory(self._directory.parent)
+        self._directory_is_durable = True
 
     def _new_file(self) -> IntakeFile:
         return IntakeFile.create(self._disk, self._directory, self._policy.file_bytes)
@@ -271,8 +286,11 @@ class Intake:
             with self._changed:
                 filling.records.clear()
                 self._full = None
-                filling.file.start_over()
-                spare, self._spare = self._spare, filling
+                try:
+                    filling.file.start_over()
+                    spare, self._spare = self._spare, filling
+                except OSError:
+                    spare = filling  # others go on finding its records while it is there
                 self._changed.notify_all()
             if spare is not None:
                 spare.file.remove()

@@ -198,8 +198,8 @@ class IntakeBackend:
         size_bytes = self.files.size(digest)
         if size_bytes is None:
             size_bytes = self._own.size(digest)
-        if size_bytes is None and self._others.exist():
-            found = self._taken_in(digest)
+        if size_bytes is None:
+            found = self._taken_in(digest) if self._others.exist() else None
             size_bytes = self.files.size(digest) if found is None else found.size
         return size_bytes
 

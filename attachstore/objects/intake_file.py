@@ -188,9 +188,14 @@ class IntakeFile:
         return read_all(self._disk, self._opened(), record.size_bytes, record.offset_bytes)
 
     def start_over(self) -> None:
-        """Forget the records: each lies under its own name, durably."""
+        """Forget the records: each lies under its own name, durably.
+
+        For other processes too, which would rely on them although their files are gone. Not
+        synced: if they come back after a crash they are settled once more.
+        """
         self._front = replace(self._front, generation=self._front.generation + 1)
         self._end_bytes = _HEAD_BYTES
+        write_all(self._disk, self._opened(), _written(self._front), 0)
 
     def remove(self) -> None:
         """Take the file's name away and let it go; nothing in it is needed any more."""

@@ -14,12 +14,10 @@ from attachstore.digest import Digest
 from attachstore.disk import Disk, is_regular, leads_to, read_all, storage_errors
 from attachstore.errors import AttachstoreError
 from attachstore.lock import FileLock
-from attachstore.objects.intake import Objects
+from attachstore.objects.intake import OBJECT_BYTES_LIMIT, Objects
 from attachstore.objects.intake_file import SUFFIX, Read, Record, records
 
 _BATCH_BYTES = 4 << 20
-_OBJECT_BYTES_MAX = 64 << 20
-"""More than any writer takes in: a record that says so is not read into memory."""
 
 
 class OtherIntakes:
@@ -93,7 +91,7 @@ class OtherIntakes:
                 torn.append(record)
                 continue
             for earlier in torn:  # a crash tears the end only; before a whole one it may be rot
-                size_bytes = min(earlier.size_bytes, _OBJECT_BYTES_MAX)
+                size_bytes = min(earlier.size_bytes, OBJECT_BYTES_LIMIT)
                 keep_aside(earlier.digest, read(size_bytes, earlier.offset_bytes))
             torn.clear()
             batch.append((record.digest, data))
@@ -169,7 +167,7 @@ def _nothing(_size_bytes: int, _offset_bytes: int) -> bytes:
 
 def _bytes_of(read: Read, record: Record) -> bytes | None:
     """The record's bytes if they are what its digest says."""
-    if record.size_bytes > _OBJECT_BYTES_MAX:
+    if record.size_bytes > OBJECT_BYTES_LIMIT:
         return None
     data = read(record.size_bytes, record.offset_bytes)
     return data if Digest.of(data) == record.digest else None

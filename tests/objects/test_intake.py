@@ -68,6 +68,21 @@ def test_an_object_costs_one_write_and_one_sync_of_bytes(root: Path) -> None:
         assert store.read(reference()) == DATA
 
 
+def test_the_directory_of_intakes_is_durable_whoever_has_made_it(root: Path) -> None:
+    """Who made it may have been killed before it synced the name."""
+    (root / "intake").mkdir()
+    disk = RecordingDisk(root, methods=SYNCS)
+    with opened(root, disk) as store:
+        store.commit(attachment(OTHER))
+        store.commit(attachment())
+
+        assert store.backend.size(DIGEST) == len(DATA)
+        assert not object_path(root).exists()
+        syncs = [it for it in disk.trace if it[0] != "sync_file"]
+        assert syncs.index(("sync_directory", ".")) < syncs.index(("sync_directory", "intake"))
+        assert syncs.count(("sync_directory", ".")) == 1
+
+
 def test_many_cost_one_sync_of_bytes_though_nothing_came_before(root: Path) -> None:
     """A batch is a burst by itself. What is too large for the intake becomes a file."""
     disk = RecordingDisk(root, methods={*SYNCS, "link_open_file"})

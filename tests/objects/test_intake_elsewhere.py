@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
-from attachstore.errors import AttachstoreError, StorageIOError, StoreLayoutError
+from attachstore.errors import (
+    AttachstoreError,
+    ObjectMissingError,
+    StorageIOError,
+    StoreLayoutError,
+)
 from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
@@ -76,6 +83,20 @@ def test_read_only_reads_a_dead_processes_intake_where_it_is(root: Path) -> None
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
 
 
+def test_what_has_left_an_intake_is_found_under_its_name_only(root: Path) -> None:
+    """Its writer keeps the file for later: what it held would pass for an object."""
+    with opened(root) as writer, opened(root, intake=False) as other:
+        writer.commit(attachment())
+        backend_of(writer).drain()
+        assert len(intake_files(root)) == 1
+        object_path(root).unlink()
+
+        assert other.size(DIGEST) is None
+        assert [*other.digests()] == []
+        with pytest.raises(ObjectMissingError):
+            other.read(DIGEST)
+
+
 def test_a_live_intake_is_not_replayed(root: Path) -> None:
     with opened(root) as writer:
         writer.commit(attachment())
@@ -110,6 +131,32 @@ def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path
         done.set()
         reader.join()
     assert wrong == []
+
+
+class _Interleaved(Disk):
+    """Lets what is in `acts` happen right after the object's file was looked for in vain."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.acts: list[Callable[[], None]] = []
+
+    def status(self, path: Path) -> os.stat_result:
+        try:
+            return super().status(path)
+        except FileNotFoundError:
+            if path == self._path and self.acts:
+                self.acts.pop()()
+            raise
+
+
+def test_an_object_that_leaves_its_intake_between_two_looks_is_there(root: Path) -> None:
+    """An append asks for its references' sizes about when the writer comes to rest."""
+    disk = _Interleaved(object_path(root))
+    with opened(root, disk) as store:
+        store.commit(attachment())
+        disk.acts.append(backend_of(store).drain)
+        assert store.size(DIGEST) == len(DATA)
+    assert object_path(root).exists()
 
 
 def test_a_directory_that_cannot_be_listed_hides_no_object(root: Path) -> None:
