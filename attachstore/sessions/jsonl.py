@@ -177,7 +177,7 @@ class JsonlMedium:
                 return
             with self._open_sealed_writer(name) as sealed:
                 whole_bytes = sealed.check()
-                is_whole = whole_bytes == sealed.size()
+                is_whole = sealing.is_all(sealed, name, sealed_path, whole_bytes)
                 content = sealing.blocks_of(sealed, cancel, whole_bytes)
                 sealing.publish(self._disk, self._promise, path, content, lambda _: None)
             if is_whole:

@@ -15,6 +15,7 @@ Invariants
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ from attachstore.sessions.new_log import NewLog
 from attachstore.sessions.scan import Scan
 from attachstore.sessions.torn import TORN
 from attachstore.threads import CancelFlag
+
+_logger = logging.getLogger("attachstore")
 
 _NOT_A_LOG = (LogDamagedError, StoreLayoutError, StoreVersionError)
 
@@ -64,6 +67,18 @@ def publish(
         new.abandon()
 
 
+def is_all(log: LogReader, name: SessionName, path: Path, whole_bytes: int) -> bool:
+    """Whether the log at `path` is whole, not only its first `whole_bytes`.
+
+    Raises LogDamagedError if there is not even a header in these: no writer leaves that behind,
+    and what came out of it would be no log.
+    """
+    if whole_bytes == log.size() > 0:
+        return True
+    Scan(log, name, where=str(path), end_bytes=whole_bytes)
+    return False
+
+
 def remove(disk: Disk, promise: Promise, path: Path) -> None:
     """Remove a file, durably. Raises OSError."""
     disk.unlink(path)
@@ -71,13 +86,17 @@ def remove(disk: Disk, promise: Promise, path: Path) -> None:
 
 
 def keep_aside(disk: Disk, promise: Promise, path: Path) -> None:
-    """Move a file that lost into `torn/`, durably. Raises OSError."""
+    """Move a file that lost into `torn/`, durably, and tell of it. Raises OSError."""
     torn = path.parent / TORN
     ensure_directory(disk, torn)
     promise.sync_directory(torn.parent)
-    disk.rename(path, torn / f"{path.name}-{secrets.token_hex(8)}")
+    kept = torn / f"{path.name}-{secrets.token_hex(8)}"
+    disk.rename(path, kept)
     promise.sync_directory(torn)
     promise.sync_directory(torn.parent)
+    _logger.warning(
+        "%s holds more than the log that took its place; it was moved to %s", path, kept
+    )
 
 
 def let_one_stay(

@@ -422,6 +422,38 @@ def test_what_is_said_of_a_sealed_log_names_the_file_that_is_there(
     assert logs.medium.where(SessionName.of("s-1")) == str(place.path("s-1"))
 
 
+def test_what_is_left_of_a_sealed_log_without_a_header_is_not_unsealed(
+    place: SealedPlace, logs: SessionLogs
+) -> None:
+    """It would be an empty log, which nobody would take for a damaged one."""
+    filled(logs, "s-1", 1)
+    logs.seal("s-1")
+    path = place.sealed_path("s-1")
+    for size_bytes in (100, 1, 0):
+        stored = path.read_bytes()[:size_bytes]
+        path.write_bytes(stored)
+        with pytest.raises(LogDamagedError) as damage:
+            logs.unseal("s-1")
+        assert damage.value.where == str(path)
+        assert (path.read_bytes(), place.path("s-1").exists()) == (stored, False)
+
+
+def test_what_unsealing_leaves_out_is_told(
+    place: SealedPlace, logs: SessionLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(logs, "s-1", *range(1, 7))
+    lines = place.read("s-1").splitlines(keepends=True)
+    place.write("s-1", b"".join(lines))
+    path = place.sealed_path("s-1")
+    path.write_bytes(b"".join(b"".join(zstd_frames.compress([line])) for line in lines)[:-5])
+
+    logs.unseal("s-1")
+
+    (kept,) = (path.parent / "torn").iterdir()
+    assert [str(kept) in record.getMessage() for record in caplog.records] == [True]
+    assert content_of(logs, "s-1") == [1, 2, 3, 4, 5]
+
+
 def test_a_broken_frame_with_its_end_is_damage_and_refused(
     place: SealedPlace, logs: SessionLogs
 ) -> None:
