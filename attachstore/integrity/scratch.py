@@ -85,6 +85,8 @@ class Scratch:
                 self._open()
             assert self._descriptor is not None  # noqa: S101 - for the type checker
             write_all(self._disk, self._descriptor, bytes(self._rest), self._written_bytes)
+            # Only a sync tells that what was written could not be kept; a read then gives zeros.
+            self._disk.sync_data(self._descriptor)
         except OSError as error:
             self._stays_in_memory = True
             _log.warning(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
+from attachstore.errors import StorageIOError
 from attachstore.integrity.claims import Claim, Claims, parsed
 from attachstore.integrity.object_list import ObjectList
 from attachstore.integrity.scratch import Scratch
@@ -82,6 +83,9 @@ class ObjectTable:
                 following = next(listed, None)
             for digits, claims in said.items():
                 yield Digest(digits), None, claims
+        if following is not None:
+            reason = "what was listed does not come back in order"
+            raise StorageIOError(where="a scan's list of objects", reason=reason)
 
     def close(self) -> None:
         """Forget all of it."""

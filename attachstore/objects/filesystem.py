@@ -22,6 +22,7 @@ Invariants
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -149,6 +150,7 @@ class FilesystemBackend:
                 raise StorageReadOnlyError(
                     where=place(path.parent), reason="names cannot be given there any more"
                 )
+            seen_ns = time.time_ns()  # before the state: what changes during the syncs is fresh
             above = [self._disk.status(path.parent), self._disk.status(self._objects)]
             state = state_of([stored.status(), *above])
             if not self._settled.is_settled(digest, state):
@@ -158,7 +160,7 @@ class FilesystemBackend:
                 self.promise.sync_directory(self._objects)
             if not stored.is_still_named():
                 return False
-            self._settled.remember(digest, state)
+            self._settled.remember(digest, state, seen_ns)
             return True
 
     def heal(

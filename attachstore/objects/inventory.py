@@ -247,10 +247,12 @@ class Inventory:
         """Ascending; none if the directory is not there."""
         with storage_errors(directory), layout_errors(directory):
             try:
-                return self._disk.names(directory)
+                names = self._disk.names(directory)
             except FileNotFoundError:
                 self._disk.refuse_gone(directory)
                 return []
+        # Some file systems list a name twice while others change the directory.
+        return names if len(set(names)) == len(names) else sorted(set(names))
 
     def _status(self, path: Path) -> os.stat_result | None:
         with storage_errors(path):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -40,10 +39,13 @@ class Settled:
             self._known.move_to_end(digest)
             return True
 
-    def remember(self, digest: Digest, state: State) -> None:
-        """It was synced after it was seen in `state`. What is fresh is not remembered."""
+    def remember(self, digest: Digest, state: State, seen_ns: int) -> None:
+        """It was synced after it was seen in `state`, at `seen_ns` on the clock or later.
+
+        What was fresh then is not remembered.
+        """
         newest_ns = max(ctime_ns for _, _, ctime_ns in state)
-        if time.time_ns() - newest_ns < _FRESH_NS:
+        if seen_ns - newest_ns < _FRESH_NS:
             return
         with self._guard:
             self._known[digest] = state

@@ -101,6 +101,7 @@ def test_the_file_has_no_name_and_goes_when_it_is_closed(place: Path, error: int
         ("open_temporary", errno.EMFILE),
         ("write", errno.ENOSPC),
         ("write", errno.EIO),
+        ("sync_data", errno.EIO),
     ],
 )
 def test_what_no_file_takes_stays_in_memory_and_is_told_once(

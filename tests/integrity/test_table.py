@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from attachstore.digest import Digest
 from attachstore.disk import Disk
+from attachstore.errors import StorageIOError
 from attachstore.integrity import claims as claims_module
 from attachstore.integrity.claims import Claim
 from attachstore.integrity.object_list import ObjectList
@@ -61,6 +63,21 @@ def test_a_list_out_of_order_is_refused() -> None:
         listed.append(first, 1)
     with pytest.raises(ValueError, match="not above"):
         listed.append(second, 1)
+
+
+def test_a_list_that_comes_back_otherwise_ends_the_scan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects behind the odd one would be passed over, and the scan would say clean."""
+    listed = [(digest, 1) for digest in digests(600)]
+    listed[300] = (Digest("00" * 32), 1)
+    table = ObjectTable()
+
+    def otherwise(_: ObjectList) -> Iterator[tuple[Digest, int]]:
+        return iter(listed)
+
+    monkeypatch.setattr(ObjectList, "__iter__", otherwise)
+
+    with pytest.raises(StorageIOError, match="does not come back in order"):
+        list(table)
 
 
 @pytest.mark.parametrize("memory_bytes", [1, 1 << 20])

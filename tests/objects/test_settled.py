@@ -178,6 +178,26 @@ def test_what_is_fresh_is_synced_each_time(
         assert synced(disk) == 3
 
 
+def test_what_was_fresh_when_it_was_seen_is_not_remembered_though_the_syncs_took_long(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settled, "_FRESH_NS", 200_000_000)
+
+    class Slow(RecordingDisk):
+        def sync_directory(self, path: Path) -> None:
+            super().sync_directory(path)
+            time.sleep(0.15)
+
+    disk = Slow(root, methods={"read_into", *SYNCS})
+    store = open_store(root, disk)
+    object_path(root).chmod(0o400)
+
+    for _ in range(2):
+        disk.trace.clear()
+        store.commit(attachment())
+        assert synced(disk) == 3
+
+
 def test_the_state_counts_that_was_seen_before_the_sync(root: Path) -> None:
     """What changes while it is synced is not what was synced."""
     path = object_path(root)
@@ -202,10 +222,10 @@ def test_so_many_are_remembered_and_the_one_not_asked_for_is_forgotten() -> None
     known, state = Settled(), old_state()
     digests = [Digest.of(b"%d" % number) for number in range(SETTLED_MAX + 1)]
     for digest in digests[:-1]:
-        known.remember(digest, state)
+        known.remember(digest, state, time.time_ns())
     assert known.is_settled(digests[0], state)
 
-    known.remember(digests[-1], state)
+    known.remember(digests[-1], state, time.time_ns())
 
     assert known.is_settled(digests[0], state), "it was asked for"
     assert not known.is_settled(digests[1], state)
