@@ -18,18 +18,20 @@ class Deferred(Generic[T]):
 
     Or it returns None: they are not what they looked like. Then `otherwise` begins again at the
     first of them, in a thread, and what the iterator that yielded this had still to say counts
-    no longer.
+    no longer. Until then some `size_bytes` are held.
     """
 
-    __slots__ = ("items_max", "make", "otherwise")
+    __slots__ = ("items_max", "make", "otherwise", "size_bytes")
 
     def __init__(
         self,
         items_max: int,
+        size_bytes: int,
         make: Callable[[], list[T] | None],
         otherwise: Callable[[], Generator[list[T]]],
     ) -> None:
         self.items_max = items_max
+        self.size_bytes = size_bytes
         self.make = make
         self.otherwise = otherwise
 
@@ -44,4 +46,4 @@ class Deferred(Generic[T]):
             made = self.make()
             return None if made is None else each(made)
 
-        return Deferred(self.items_max, make, lambda: runs(self.otherwise()))
+        return Deferred(self.items_max, self.size_bytes, make, lambda: runs(self.otherwise()))

@@ -145,25 +145,30 @@ class Worker:
     ) -> AsyncGenerator[R]:
         """As `iterate`, for an iterator that yields some items at a time: in less time for each.
 
-        What is deferred is made here, in the loop.
+        What is deferred is made here, in the loop, which gets its turn between two such runs.
         """
         flag = CancelFlag()
         runs = await self.finish(start, flag)
         try:
             while True:
                 batch, ended = await _ended(self._submit(partial(_pull, runs), flag))
+                turn_s = time.monotonic()
                 for run in batch:
+                    if isinstance(run, Deferred) and time.monotonic() - turn_s >= _TURN_S_MAX:
+                        await asyncio.sleep(0)
+                        turn_s = time.monotonic()
                     items = _made(run) if isinstance(run, Deferred) else run
                     if items is None:
                         await self._close(runs)
                         runs, ended = cast("Deferred[R]", run).otherwise(), None
                         break
                     for item in items:
+                        self._check_open()
                         yield item
                 if isinstance(ended, StopIteration):
                     return
                 if ended is not None:
-                    raise ended
+                    raise for_callers(ended)
         finally:
             await self._close(runs)
 
@@ -188,10 +193,13 @@ class Worker:
         self._pool.end()
         self._pool.join()
 
-    def _submit(self, call: Callable[[], R], flag: CancelFlag | None = None) -> _Work[R]:
+    def _check_open(self) -> None:
         if self._closed:
             message = "the store is closed"
             raise ValueError(message)
+
+    def _submit(self, call: Callable[[], R], flag: CancelFlag | None = None) -> _Work[R]:
+        self._check_open()
         if self._pid != os.getpid():
             message = "the store was opened before os.fork(); open it again in the child"
             raise ValueError(message)
@@ -299,7 +307,10 @@ async def to_the_end(work: Coroutine[Any, Any, R]) -> R:
 
 
 _BATCH_ITEMS_MAX = 1024
+_BATCH_BYTES_MAX = 1 << 20
 _BATCH_S_MAX = 0.02
+_TURN_S_MAX = 0.01
+"""Other tasks wait no longer than that, and one run's making, for their turn."""
 
 
 def _runs_of_one(items: Iterator[R]) -> Generator[list[R]]:
@@ -317,13 +328,18 @@ def _pull(
 ) -> tuple[list[list[R] | Deferred[R]], Exception | None]:
     """Some runs, and what ended the iterator if it ended: items before an error are kept."""
     batch: list[list[R] | Deferred[R]] = []
-    count = 0
+    count, size_bytes = 0, 0
     deadline_s = time.monotonic() + _BATCH_S_MAX
     try:
         for run in runs:
             batch.append(run)
-            count += run.items_max if isinstance(run, Deferred) else len(run)
-            if count >= _BATCH_ITEMS_MAX or time.monotonic() >= deadline_s:
+            if isinstance(run, Deferred):
+                count += run.items_max
+                size_bytes += run.size_bytes
+            else:
+                count += len(run)
+            full = count >= _BATCH_ITEMS_MAX or size_bytes >= _BATCH_BYTES_MAX
+            if full or time.monotonic() >= deadline_s:
                 return batch, None
     except Exception as ended:  # noqa: BLE001 - handed to the consumer, after the items
         return batch, ended

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from attachstore import threads
 from attachstore.deferred import Deferred
 from attachstore.errors import ResourceExhaustedError
 from attachstore.threads import CancelFlag, Worker
@@ -35,7 +36,7 @@ class Reading:
         try:
             yield [0, 1, 2]
             for first in range(3, 103, 10):
-                yield Deferred(10, partial(self._make, first), partial(self._slowly, first))
+                yield Deferred(10, 0, partial(self._make, first), partial(self._slowly, first))
         finally:
             self.closed_in.append(threading.current_thread().name)
 
@@ -89,7 +90,7 @@ async def test_an_early_end_closes_what_was_begun_instead(worker: Worker) -> Non
 
 async def test_an_error_behind_what_is_deferred_comes_behind_it(worker: Worker) -> None:
     def failing(_: CancelFlag) -> Runs:
-        yield Deferred(2, lambda: [1, 2], list_of_none)
+        yield Deferred(2, 0, lambda: [1, 2], list_of_none)
         raise ZeroDivisionError
 
     items = worker.iterate_runs(failing)
@@ -103,7 +104,7 @@ async def test_an_error_of_the_first_iterator_is_not_raised_once_another_has_beg
     worker: Worker,
 ) -> None:
     def failing(_: CancelFlag) -> Runs:
-        yield Deferred(2, lambda: None, lambda: (numbers for numbers in [[1, 2], [3]]))
+        yield Deferred(2, 0, lambda: None, lambda: (numbers for numbers in [[1, 2], [3]]))
         raise ZeroDivisionError
 
     assert [item async for item in worker.iterate_runs(failing)] == [1, 2, 3]
@@ -115,9 +116,63 @@ async def test_no_memory_to_make_them_is_the_packages_own_error(worker: Worker) 
 
     with pytest.raises(ResourceExhaustedError):
         async for _ in worker.iterate_runs(
-            lambda _: (deferred for deferred in [Deferred(1, starved, list_of_none)])
+            lambda _: (deferred for deferred in [Deferred(1, 0, starved, list_of_none)])
         ):
             pass
+
+
+async def test_no_memory_to_go_on_is_the_packages_own_error_too(worker: Worker) -> None:
+    def starved(_: CancelFlag) -> Runs:
+        yield [1]
+        raise MemoryError
+
+    with pytest.raises(ResourceExhaustedError):
+        async for _ in worker.iterate_runs(starved):
+            pass
+
+
+async def test_other_tasks_have_their_turn_while_a_batch_is_made(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "_TURN_S_MAX", 0)
+    turns: list[int] = []
+    made = 0
+
+    async def other() -> None:
+        while True:
+            turns.append(made)
+            await asyncio.sleep(0)
+
+    def make() -> list[int]:
+        nonlocal made
+        made += 1
+        return [made]
+
+    def batch(_: CancelFlag) -> Runs:
+        for _number in range(100):
+            yield Deferred(1, 0, make, list_of_none)
+
+    task = asyncio.create_task(other())
+    found = [item async for item in worker.iterate_runs(batch)]
+    task.cancel()
+
+    assert found == list(range(1, 101))
+    assert len(set(turns)) >= 100
+
+
+async def test_a_batch_holds_so_many_bytes(worker: Worker) -> None:
+    """However few items they are of."""
+    held: list[int] = []
+
+    def large(_: CancelFlag) -> Runs:
+        for number in range(40):
+            held.append(number)
+            yield Deferred(1, 256 << 10, lambda: [0], list_of_none)
+
+    items = worker.iterate_runs(large)
+    await anext(items)
+    assert len(held) == 4
+    await items.aclose()
 
 
 async def test_other_tasks_go_on_between_batches(worker: Worker) -> None:
@@ -133,7 +188,7 @@ async def test_other_tasks_go_on_between_batches(worker: Worker) -> None:
     def many(cancel: CancelFlag) -> Runs:
         for _ in range(1000):
             cancel.check()
-            yield Deferred(40, lambda: [0] * 40, list_of_none)
+            yield Deferred(40, 0, lambda: [0] * 40, list_of_none)
 
     task = asyncio.create_task(other())
     async for _ in worker.iterate_runs(many):
@@ -151,8 +206,8 @@ def test_items_are_converted_where_they_are_made_and_otherwise() -> None:
     def negated(run: list[int]) -> list[int]:
         return [-item for item in run]
 
-    made = Deferred(2, lambda: [1, 2], list_of_none).then(negated, doubled)
-    not_made = Deferred(2, lambda: None, lambda: (run for run in [[1, 2], [3]])).then(
+    made = Deferred(2, 0, lambda: [1, 2], list_of_none).then(negated, doubled)
+    not_made = Deferred(2, 0, lambda: None, lambda: (run for run in [[1, 2], [3]])).then(
         negated, doubled
     )
 

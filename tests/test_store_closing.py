@@ -179,11 +179,16 @@ async def test_a_reader_is_told_that_its_store_was_closed(tmp_path: Path) -> Non
     reading = store.sessions.read("s-1")
     assert (await anext(reading)).data == 0
 
+    listing = store.list()
+    references = [await store.attach(b"one"), await store.attach(b"two")]
+    assert await anext(listing) in {it.digest for it in references}
+
     await store.close()
 
     with pytest.raises(ValueError, match="closed"):
-        async for _ in reading:
-            pass
+        await anext(reading)
+    with pytest.raises(ValueError, match="closed"):
+        await anext(listing)
     await reading.aclose()
     assert open_descriptors() <= before
     for call in (

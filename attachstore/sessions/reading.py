@@ -72,7 +72,8 @@ def read_deferred(
         scan = partial(_scan, medium, name, log, held, cancel)
         for run in _runs(scan, log, cancel, Scan.undecoded_runs, after=0, damaged=damaged):
             if isinstance(run, Undecoded):
-                yield Deferred(len(run.lengths), run.events, partial(read, start=run.before))
+                otherwise = partial(read, start=run.before)
+                yield Deferred(len(run.lengths), len(run.lines), run.events, otherwise)
             else:
                 yield run
 
