@@ -24,6 +24,8 @@ FILE_NAME = "attachstore.toml"
 PREFIX = "ATTACHSTORE_"
 FILE_VARIABLE = "ATTACHSTORE_CONFIG"
 EVENT_BYTES_MAX = 16 << 20
+LINE_BYTES_MAX = 256 << 20
+"""As attachstore/sessions/record.py has it; named here too, because importing that takes long."""
 
 _FILE_BYTES_MAX = 1 << 20  # a cut file does not parse
 # Variables with our prefix that are no settings: the test suite's.
@@ -78,6 +80,13 @@ def _size(value: object) -> int:
     return value
 
 
+def _line_size(value: object) -> int:
+    size_bytes = _size(value)
+    if size_bytes > LINE_BYTES_MAX:
+        raise ValueError("a size of at most 256MiB is expected")
+    return size_bytes
+
+
 def _switch(value: object) -> bool:
     if isinstance(value, str):
         value = _SWITCH.get(value.strip().lower())
@@ -93,7 +102,7 @@ def _media_types(value: object) -> frozenset[str]:
         value = [part.strip() for part in value.split(",")]
     is_several = isinstance(value, (list, tuple, set, frozenset))
     items = list(cast("Iterable[object]", value)) if is_several else []
-    if not items or not all(isinstance(item, str) and item for item in items):
+    if not items or not all(isinstance(item, str) and "/" in item for item in items):
         raise ValueError(f"types are expected, like {example}")
     return frozenset(cast("list[str]", items))
 
@@ -149,6 +158,7 @@ _METAVARS: Mapping[Callable[[object], Any], str] = {
     _path: "PATH",
     _count: "N",
     _size: "SIZE",
+    _line_size: "SIZE",
     _switch: "BOOL",
     _media_types: "TYPE,...",
     _preset: "NAME",
@@ -163,7 +173,9 @@ _SETTINGS = (
         "false",
         "Accept a file system that cannot sync, and its losses.",
     ),
-    Setting("event_bytes_max", _size, "16MiB", "Longest log line of an event."),
+    Setting(
+        "event_bytes_max", _line_size, "16MiB", "Longest log line of an event, at most 256MiB."
+    ),
     Setting(
         "sessions",
         _sessions,

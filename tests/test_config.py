@@ -12,12 +12,14 @@ from attachstore.admission.presets import PRESETS, ProviderPolicy
 from attachstore.config import (
     EVENT_BYTES_MAX,
     LIMITS,
+    LINE_BYTES_MAX,
     PRESET_NAMES,
     SETTINGS,
     Settings,
     load_settings,
 )
 from attachstore.errors import InvalidConfigurationError
+from attachstore.sessions import record
 
 MIB = 1 << 20
 
@@ -146,6 +148,7 @@ def test_sizes_take_units(place: Place, written: str, size_bytes: int) -> None:
         ("bytes_max", "9" * 30),
         ("bytes_max", "9" * 19 + "TiB"),
         ("bytes_max", "٣"),
+        ("event_bytes_max", "257MiB"),
         ("side_max", "many"),
         ("side_max", "1MiB"),
         ("side_max", "_1"),
@@ -165,8 +168,13 @@ def test_a_bad_value_names_the_setting_and_the_variable(
         place.load().policy()
 
     assert key in caught.value.key
-    if written != "png":  # well-formed as a list, refused by the policy itself
-        assert caught.value.where == f"ATTACHSTORE_{key.upper()}"
+    assert caught.value.where == f"ATTACHSTORE_{key.upper()}"
+
+
+def test_no_line_is_longer_than_readers_take(place: Place) -> None:
+    assert LINE_BYTES_MAX == record.LINE_BYTES_MAX
+    place.environ["ATTACHSTORE_EVENT_BYTES_MAX"] = "256MiB"
+    assert place.load().event_bytes_max == LINE_BYTES_MAX
 
 
 @pytest.mark.parametrize(
@@ -180,6 +188,7 @@ def test_a_bad_value_names_the_setting_and_the_variable(
         "text_utf8 = 1",
         'media_types = [""]',
         "media_types = [1]",
+        'media_types = ["png"]',
         "media_types = []",
         "store = 1",
     ],
