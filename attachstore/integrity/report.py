@@ -123,7 +123,10 @@ _MENDS = {
         "If not, nothing: the first session makes it."
     ),
     Kind.UNREFERENCED: "Nothing to mend: a scan never removes an object.",
-    Kind.STALE_STAGING: "Nothing to mend: the next writer sweeps it.",
+    Kind.STALE_STAGING: (
+        "Nothing to mend: `Store.drain` removes it, or the next write to a session what a deletion "
+        "has left."
+    ),
     Kind.QUARANTINE_CONTENT: "Look at it, keep or remove it; no read ever uses it.",
     Kind.UNCOMMITTED_TAIL: (
         "Nothing to mend: it was never acknowledged. The next append moves it to torn/."

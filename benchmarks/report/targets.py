@@ -169,8 +169,19 @@ TARGETS = (
         ),
     ),
     Target(
+        group="xfs",
+        what="attaches and appends, on XFS",
+        against="as on ext4",
+        goal="as on ext4",
+        why_not=(
+            "The calls are the same as on ext4, and so is what is said of them above. Here all "
+            "quotients but those of 1 MiB are greater; why has not been measured: the steps are "
+            "of ext4 only."
+        ),
+    ),
+    Target(
         group="growth",
-        what="1 000 to 1 000 000 objects in one store",
+        what="1 000 to 100 000 objects in one store (1 000 000 with `--million`)",
         against="the smallest of them",
         goal="<= 1.25 x, a scan's memory <= 1.5 x",
         why_not=(

@@ -186,7 +186,7 @@ def soak(folder: Path, seconds: float, rests: int) -> dict[str, Any]:
 
 def run(scale: Scale, folder: Path | None = None) -> Figures:
     """In a process of its own, which forks the others."""
-    seconds, rests = scale.pick(45, scale.soak_s), scale.pick(1, 6)
+    seconds, rests = scale.pick(30, scale.soak_s), scale.pick(1, 6)
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="attachstore-soak-", dir=folder) as made:
         command = [sys.executable, "-m", "tests.rigs.rig_soak", "--folder", made]

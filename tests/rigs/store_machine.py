@@ -36,7 +36,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        logging.getLogger("attachstore").setLevel(logging.CRITICAL)
+        self._logger = logging.getLogger("attachstore")
+        self._level = self._logger.level
+        self._logger.setLevel(logging.CRITICAL)
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
         self.root = self.folder / "store"
@@ -135,5 +137,6 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.close()
         finally:
+            self._logger.setLevel(self._level)
             self.runner.close()
             shutil.rmtree(self.folder)

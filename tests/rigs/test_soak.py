@@ -1,4 +1,4 @@
-"""Rig 13 at the scale of a test run: 45 s of eight processes and a kill every 100 ms."""
+"""Rig 13 at the scale of a test run: 30 s of eight processes and a kill every 100 ms."""
 
 from __future__ import annotations
 
