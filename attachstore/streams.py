@@ -182,12 +182,11 @@ class AttachmentStream:
         """
         await self._turn.acquire()
         try:
-            if self._closed:
-                message = "the stream is closed: read it inside its `async with`"
-                raise ValueError(message)
+            self._check_open()
             while size < 0 or self._held_bytes < size:
                 if not await self._worker.finish(self._pull):
                     break
+            self._check_open()  # closed meanwhile, it has ended early
             return self._taken(self._held_bytes if size < 0 else size)
         finally:
             self._turn.release()
@@ -201,6 +200,11 @@ class AttachmentStream:
         self._closed = True
         self._taken(self._held_bytes)
         await self._worker.let_go(self._verified.close)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            message = "the stream is closed: read it inside its `async with`"
+            raise ValueError(message)
 
     def _pull(self) -> bool:
         """Hold one more block; False at the end. In a thread, which a cancellation does not end:
