@@ -289,7 +289,7 @@ class Intake:
                 try:
                     filling.file.start_over()
                     spare, self._spare = self._spare, filling
-                except OSError:
+                except (OSError, MemoryError):
                     spare = filling  # others go on finding its records while it is there
                 self._changed.notify_all()
             if spare is not None:

@@ -22,8 +22,9 @@ from attachstore.objects.backend import EntryKind
 from attachstore.objects.filesystem import FilesystemBackend
 from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
-from attachstore.objects.store import ObjectStore
+from attachstore.objects.store import CommitOutcome, ObjectStore
 from attachstore.threads import CancelFlag
+from tests.faults import FailingDisk
 from tests.objects.intakes import NEVER_S, backend_of, intake_files, opened
 from tests.objects.samples import (
     DATA,
@@ -131,6 +132,20 @@ def test_reading_beside_an_intake_that_fills_and_empties_never_misses(root: Path
         done.set()
         reader.join()
     assert wrong == []
+
+
+def test_an_intake_file_that_cannot_be_emptied_goes(root: Path) -> None:
+    disk = FailingDisk(methods={"write"})
+    with opened(root, disk) as writer:
+        writer.commit(attachment())
+        assert len(intake_files(root)) == 1
+        disk.calls, disk.fail_at = 0, 2  # the first is that of the object's own file
+        backend_of(writer).drain()
+
+        assert disk.landed == ["write"]
+        assert intake_files(root) == []
+        assert writer.read(reference()) == DATA
+        assert writer.commit(attachment(b"another")).outcome is CommitOutcome.STORED
 
 
 class _Interleaved(Disk):
