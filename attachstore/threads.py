@@ -145,7 +145,7 @@ class Worker:
     ) -> AsyncGenerator[R]:
         """As `iterate`, for an iterator that yields some items at a time: in less time for each.
 
-        What is deferred is made here, in the loop, which gets its turn between two such runs.
+        What is deferred is made here, in the loop; other tasks get their turn meanwhile.
         """
         flag = CancelFlag()
         runs = await self.finish(start, flag)

@@ -95,7 +95,7 @@ def keep_aside(disk: Disk, promise: Promise, path: Path) -> None:
     promise.sync_directory(torn)
     promise.sync_directory(torn.parent)
     _logger.warning(
-        "%s holds more than the log that took its place; it was moved to %s", path, kept
+        "%s is not the same as the log that took its place; it was moved to %s", path, kept
     )
 
 

@@ -132,6 +132,7 @@ def test_the_version_is_the_packages(cli: Cli) -> None:
         ["put", "-", "-"],
         ["put", "a", "b", "--name", "c"],
         ["put", "a", "--bytes-max", "lots"],
+        ["check", "a", "--event-bytes-max", "257MiB"],
         ["get"],
         ["get", "123456", "654321"],
         ["stat", "--store", "123456"],

@@ -319,6 +319,19 @@ class TestInventory:
 
         assert listed == [digest]
 
+    def test_a_name_that_is_listed_twice_is_one_object(self, root: Path) -> None:
+        """As file systems on a network do while others change the directory."""
+        digest = open_store(root).commit(attachment()).reference.digest
+
+        class Repeating(Disk):
+            def names(self, path: Path) -> list[str]:
+                return sorted(super().names(path) * 2)
+
+        store = open_store(root, Repeating())
+
+        assert [entry.digest for entry in store.entries()] == [digest]
+        assert [*store.digests()] == [digest]
+
     def test_what_is_no_file_hides_no_object_beside_it(self, root: Path) -> None:
         store = open_store(root)
         path = object_path(root)

@@ -7,11 +7,12 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from attachstore.digest import Digest
-from attachstore.objects import settled
+from attachstore.objects import filesystem, settled
 from attachstore.objects.settled import SETTLED_MAX, Settled, State
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from tests.faults import SYNCS, RecordingDisk
@@ -181,19 +182,21 @@ def test_what_is_fresh_is_synced_each_time(
 def test_what_was_fresh_when_it_was_seen_is_not_remembered_though_the_syncs_took_long(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settled, "_FRESH_NS", 200_000_000)
+    monkeypatch.setattr(settled, "_FRESH_NS", 2_000_000_000)
+    clock_ns = 0
 
     class Slow(RecordingDisk):
         def sync_directory(self, path: Path) -> None:
+            nonlocal clock_ns
             super().sync_directory(path)
-            time.sleep(0.15)
+            clock_ns += 3_000_000_000
 
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(time_ns=lambda: clock_ns))
     disk = Slow(root, methods={"read_into", *SYNCS})
     store = open_store(root, disk)
-    object_path(root).chmod(0o400)
 
     for _ in range(2):
-        disk.trace.clear()
+        clock_ns = object_path(root).stat().st_ctime_ns + 1
         store.commit(attachment())
         assert synced(disk) == 3
 
