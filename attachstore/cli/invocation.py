@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -119,15 +119,21 @@ class Invocation:
         """Run `work` to its end; Ctrl-C cancels it, waits for its clean-up, and is raised."""
         import asyncio
 
-        self._show_log()
-        return asyncio.run(work())
+        with self._showing_log():
+            return asyncio.run(work())
 
-    def _show_log(self) -> None:
+    @contextlib.contextmanager
+    def _showing_log(self) -> Generator[None]:
         """Let the library's warnings (healed, quarantined, repaired) reach the user."""
         logger = logging.getLogger("attachstore")
-        if not any(isinstance(handler, _Messages) for handler in logger.handlers):
-            logger.addHandler(_Messages(self.out))
-            logger.propagate = False
+        handler, propagate = _Messages(self.out), logger.propagate
+        logger.addHandler(handler)
+        logger.propagate = False
+        try:
+            yield
+        finally:  # whoever runs commands in a process of its own has its logging back
+            logger.removeHandler(handler)
+            logger.propagate = propagate
 
 
 class _Messages(logging.Handler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 
 from attachstore.cli.output import Output, compact, dimensions, human_size, plural, visible
 from attachstore.errors import SessionMissingError
+from tests.cli.running import Cli
+from tests.cli.test_sessions import log_of
 
 
 @pytest.mark.parametrize(
@@ -106,3 +109,17 @@ def test_the_bytes_of_a_path_reach_a_pipe_as_they_are(
     out.line(os.fsdecode(bytes(tmp_path) + b"/\xff"))
 
     assert capfdbinary.readouterr().out == bytes(tmp_path) + b"/\xff\n"
+
+
+def test_each_run_shows_its_own_warnings_and_leaves_logging_as_it_was(cli: Cli) -> None:
+    """Who calls `main` from a program of theirs keeps their handlers."""
+    logger = logging.getLogger("attachstore")
+    before = [*logger.handlers], logger.propagate
+    assert cli.run("session", "append", "s-1", stdin=b"{}").status == 0
+
+    for _ in range(2):
+        log = log_of(cli, "s-1")
+        os.truncate(log, log.stat().st_size - 5)
+        ran = cli.run("session", "append", "s-1", stdin=b"{}")
+        assert (ran.status, ran.message.count("uncommitted bytes")) == (0, 1)
+        assert ([*logger.handlers], logger.propagate) == before
