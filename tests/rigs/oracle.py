@@ -43,7 +43,7 @@ def judge(root: Path, records: Sequence[Record]) -> list[str]:
     """
     promises = Promises(records)
     wrong = list(promises.violations)
-    with _quiet():
+    with quiet():
         wrong += _visible_objects(root, promises)
         wrong += asyncio.run(_reopened(root, promises, "opened"))
         wrong += _logs(root, promises)
@@ -199,7 +199,7 @@ def _leftovers(root: Path) -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """What the package warns of (repaired, healed) is expected here."""
     logger = logging.getLogger("attachstore")
     level = logger.level

@@ -11,7 +11,6 @@ them), nor what takes more steps than an example has.
 
 from __future__ import annotations
 
-import logging
 import tempfile
 import time
 from pathlib import Path
@@ -22,14 +21,15 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.fuzz.guided import TARGETS, Guided
 from tests.rigs.bit_flips import Flips, flip_all
 from tests.rigs.figures import Figures, Progress, Scale
+from tests.rigs.oracle import quiet
 from tests.rigs.store_machine import StoreMachine
 
 NAME = "flipped bits, fuzzed readers, stateful examples"
 
 
+@quiet()
 def run(scale: Scale) -> Figures:
     start = time.monotonic()
-    logging.getLogger("attachstore").setLevel(logging.CRITICAL)
     parts, progress = 2 + len(TARGETS), Progress(scale, "parts")
     flips = _flip(scale)
     progress.at(1, parts, len(flips.violations))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
-import logging
 import shutil
 import tempfile
 from collections.abc import Coroutine
@@ -36,9 +35,6 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self._logger = logging.getLogger("attachstore")
-        self._level = self._logger.level
-        self._logger.setLevel(logging.CRITICAL)
         memory = Path("/dev/shm")
         self.folder = Path(tempfile.mkdtemp(dir=memory if memory.is_dir() else None))
         self.root = self.folder / "store"
@@ -137,6 +133,5 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.close()
         finally:
-            self._logger.setLevel(self._level)
             self.runner.close()
             shutil.rmtree(self.folder)
