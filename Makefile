@@ -8,7 +8,7 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 FILES ?=
-WORKERS ?= 2
+WORKERS ?= 3
 SECONDS_EACH ?= 600
 MINUTES ?= 20
 PEERS := openai-agents disk-objectstore dulwich pydantic-ai-harness google-adk

@@ -46,7 +46,7 @@ from tests.rigs.subjects import Subject
 
 NUMBER, NAME, UNIT = 6, "disks with any part of the unflushed writes", "images"
 SYSTEMS = (EXT4, EXT4_WRITEBACK, EXT4_NO_JOURNAL, XFS, BTRFS)
-IMAGES_PER_WORKLOAD = (8, 17)
+IMAGES_PER_WORKLOAD = (6, 17)
 """In CI, where each workload runs on one file system, and else, where each runs on all."""
 _IMAGES_OF_KNOWN = 40
 _SUBSETS_MAX = 32

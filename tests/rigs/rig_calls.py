@@ -32,7 +32,7 @@ PROCESSES = 2
 """At full scale; a test has one of the two processors that CI has."""
 TRIES = 3
 """Of a run whose fault did not land, because threads took another turn."""
-CI_RUNS = 180
+CI_RUNS = 110
 PROOF_RUNS = 21_500
 """Of all workloads. Some 100,000 are possible, which takes hours."""
 ALIKE_MAX = 4

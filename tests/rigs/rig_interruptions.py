@@ -34,7 +34,7 @@ TRIES = 3
 MISSED_SHARE_MAX = 0.05
 
 # How many of each kind; interrupts first of all reach every bytecode that is executed at all.
-_POINTS = {"interrupt": (80, 9_000), "allocation": (80, 4_900), "cancel": (80, 2_000)}
+_POINTS = {"interrupt": (60, 9_000), "allocation": (60, 4_900), "cancel": (60, 2_000)}
 
 
 @dataclass(frozen=True, slots=True)

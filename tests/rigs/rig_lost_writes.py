@@ -28,7 +28,7 @@ from tests.rigs.recording import record
 from tests.rigs.sandbox import Sandbox
 from tests.rigs.tracing import Tracer
 
-_CAP_CI, _CAP_PROOF = 3, 700
+_CAP_CI, _CAP_PROOF = 2, 700
 _CAP_CREATION_CI, _CAP_CREATION_PROOF = 2, 8
 """Making a store syncs 260 times, so it has 260 moments."""
 
