@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from attachstore import Digest, EmitPolicy, IntakePolicy, Reference, Store, blocking
+from attachstore import (
+    AdmissionPolicy,
+    Digest,
+    EmitPolicy,
+    IntakePolicy,
+    Reference,
+    Store,
+    blocking,
+)
+from attachstore.admission.presets import openai
 
 
 @pytest.fixture
@@ -156,6 +165,19 @@ def test_a_reference_has_fields_of_their_kinds(field: dict[str, Any]) -> None:
     fields: dict[str, Any] = {"digest": Digest.of(b"text!"), "size": 5, "media_type": "text/plain"}
     with pytest.raises(TypeError, match=r"digest is|size is|width is|pages is|expected string"):
         Reference(**{**fields, **field})
+
+
+@pytest.mark.parametrize("policy", [AdmissionPolicy(), openai()], ids=["own", "a provider's"])
+def test_a_policy_is_asked_about_a_reference(policy: AdmissionPolicy) -> None:
+    wrong: Any = Digest.of(b"text!")
+    with pytest.raises(TypeError, match="reference is a Reference, not Digest"):
+        policy.check(wrong)
+
+
+def test_what_is_told_of_failures_is_a_function() -> None:
+    wrong: Any = "print"
+    with pytest.raises(TypeError, match="on_failure is a function or None, not str"):
+        EmitPolicy(on_failure=wrong)
 
 
 @pytest.mark.parametrize("text", [5, None, b"blake3:"])

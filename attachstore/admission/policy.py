@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self, cast
 
 from attachstore.admission.media_type import ALIASES, DOCX, JSON, NDJSON, PPTX, XLSX
+from attachstore.arguments import check_kind
 from attachstore.reference import MEDIA_TYPE, Reference
 
 DEFAULT_MEDIA_TYPES = frozenset(
@@ -113,6 +114,7 @@ class AdmissionPolicy:
         attachments of the same request; only a provider's policy has rules about those.
         """
         del beside
+        check_kind("reference", reference, Reference)
         return tuple(self._objections(reference))
 
     def _objections(self, reference: Reference) -> Iterator[Objection]:

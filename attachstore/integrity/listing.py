@@ -22,9 +22,14 @@ def in_subset(digest: Digest, subset: tuple[int, int] | None) -> bool:
 
 def check_subset(subset: tuple[int, int] | None) -> None:
     """Raises ValueError unless `subset` is None or (K, N) with 1 <= K <= N."""
-    if subset is not None and not 1 <= subset[0] <= subset[1]:
-        message = f"subset must be (K, N) with 1 <= K <= N: {subset}"
-        raise ValueError(message)
+    match subset:
+        case None:
+            return
+        case (int(part), int(parts)) if 1 <= part <= parts:
+            return
+        case _:
+            message = f"subset must be (K, N) with 1 <= K <= N: {subset!r}"
+            raise ValueError(message)
 
 
 class Lister:

@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from attachstore.arguments import check_int, check_seconds
+from attachstore.arguments import check_int, check_seconds, wrong_type
 from attachstore.sessions.attempt import Attempt
 from attachstore.sessions.draft import Draft
 from attachstore.threads import CancelFlag, Worker
@@ -67,6 +67,8 @@ class EmitPolicy:
         for name in ("events_max", "bytes_max", "batch_events_max", "batch_bytes_max"):
             check_int(name, getattr(self, name), 1)
         check_seconds("delay_s", self.delay_s)
+        if self.on_failure is not None and not callable(self.on_failure):
+            raise wrong_type("on_failure", self.on_failure, "a function or None")
 
 
 class WriteBehind:

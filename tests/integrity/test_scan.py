@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -347,10 +348,10 @@ def test_the_parts_of_a_store_cover_it_once(shop: Workshop, parts: int) -> None:
     assert [report.subset for report in reports] == [(part, parts) for part in range(1, parts + 1)]
 
 
-@pytest.mark.parametrize("subset", [(0, 1), (2, 1), (1, 0), (-1, 3)])
-def test_a_part_that_does_not_exist_is_a_wrong_call(
-    shop: Workshop, subset: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(
+    "subset", [(0, 1), (2, 1), (1, 0), (-1, 3), (1,), (1, 2, 3), "1/3", ("1", "3"), (1.0, 2.0)]
+)
+def test_a_part_that_does_not_exist_is_a_wrong_call(shop: Workshop, subset: Any) -> None:
     with pytest.raises(ValueError, match="subset"):
         shop.scan(subset=subset)
 
