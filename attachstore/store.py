@@ -103,7 +103,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: EmitPolicy | None = None,
-        intake: bool | IntakePolicy = False,
+        intake: bool | IntakePolicy = True,
         disk: Disk | None = None,
     ) -> Opening[Self]:
         """Open the store at `root`, a path or a file: URL; make it if it is not there.
@@ -113,7 +113,7 @@ class Store:
         With `read_only`, or on a read-only medium, everything that reads works and nothing is
         created. `weak_durability` accepts a file system that refuses to sync, and its losses.
         `sessions` says where a new store keeps its session logs: "jsonl" (default) or "sqlite",
-        `emit` how emitted events wait, `intake` whether small objects wait for their files.
+        `emit` how emitted events wait, `intake` whether small objects in a burst wait for files.
 
         Pictures and documents are decoded in worker processes, which start with the first one
         and end with the store: a decoder that crashes costs one attachment. `decode_in_process`

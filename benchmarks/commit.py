@@ -4,7 +4,7 @@ Floor: the least durable file there can be, in plain Python: an unnamed file, wr
 linked to its name, and the directory synced. The second row puts the bytes into SQLite, one
 transaction each. Ours includes sniffing the type, hashing, and the way to a thread and back.
 
-Once as a store is opened by default, once with the intake; and for the intake what many cost in
+Once as a store is opened by default, with the intake, once without; and with it what many cost in
 all, until every object has a file of its own.
 """
 
@@ -32,15 +32,15 @@ SIZES_BYTES = (1 << 10, 4 << 10, 16 << 10, 100 << 10, 1 << 20)
 AIMED_BYTES = range(4 << 10, (100 << 10) + 1)
 
 FILE = Question(
-    text="attach new bytes / durable file",
+    text="attach new bytes, no intake / durable file",
     floor="write, fsync, link, fsync directory",
-    target=0.5,
+    target=None,
     ours_durable="durable: bytes and name synced",
     floor_durable="durable: bytes and name synced",
     group="attach",
 )
 INTAKE = Question(
-    text="attach new bytes, intake / durable file",
+    text="attach new bytes / durable file",
     floor="write, fsync, link, fsync directory",
     target=0.5,
     ours_durable="durable: bytes synced in the intake, replayed by the next open",
@@ -51,12 +51,12 @@ NOISE = Question(
     text="attach bytes that only libmagic names / durable file",
     floor="write, fsync, link, fsync directory",
     target=None,
-    ours_durable="durable: bytes and name synced",
+    ours_durable=INTAKE.ours_durable,
     floor_durable="durable: bytes and name synced",
     group="attach",
 )
 SUSTAINED = Question(
-    text="attach 200 and close, intake / 200 durable files",
+    text="attach 200 and close / 200 durable files",
     floor="write, fsync, link, fsync directory, one after the other",
     target=1.0,
     ours_durable="durable: bytes and names synced",
@@ -67,28 +67,31 @@ SQLITE = Question(
     text="attach new bytes / SQLite blob",
     floor="INSERT of a blob and COMMIT, WAL, synchronous=FULL",
     target=1.0,
-    ours_durable="durable: bytes and name synced",
+    ours_durable=INTAKE.ours_durable,
     floor_durable="durable: write-ahead log synced",
     group="attach",
 )
-INTAKE_SQLITE = dataclasses.replace(
-    SQLITE, text="attach new bytes, intake / SQLite blob", ours_durable=INTAKE.ours_durable
+FILE_SQLITE = dataclasses.replace(
+    SQLITE,
+    text="attach new bytes, no intake / SQLite blob",
+    target=None,
+    ours_durable=FILE.ours_durable,
 )
 SUSTAINED_OBJECTS = 200
 
 
 async def measure(plan: Plan) -> list[Row]:
     rows = list[Row]()
-    files = plan.directory / "files"
+    files = plan.directory / "floor"
     files.mkdir()
     policy = AdmissionPolicy.any()
     async with (
+        Store.open(plan.directory / "files", policy=policy, intake=False) as at_once,
         Store.open(plan.directory / "store", policy=policy) as store,
-        Store.open(plan.directory / "intake", policy=policy, intake=True) as bursting,
     ):
         with contextlib.closing(_database(plan.directory / "blobs.sqlite")) as database:
             for size_bytes in SIZES_BYTES[:1] if plan.quick else SIZES_BYTES:
-                rows += await _of_size(plan, size_bytes, store, bursting, files, database)
+                rows += await _of_size(plan, size_bytes, store, at_once, files, database)
     return [*rows, await _sustained(plan, files)]
 
 
@@ -96,20 +99,20 @@ async def _of_size(
     plan: Plan,
     size_bytes: int,
     store: Store,
-    bursting: Store,
+    at_once: Store,
     files: Path,
     database: sqlite3.Connection,
 ) -> list[Row]:
     new = Supply(size_bytes, 5)
 
-    async def ours() -> None:
-        await store.attach(new())
+    async def no_intake() -> None:
+        await at_once.attach(new())
 
     async def unnamed() -> None:
         await store.attach(NOISE_FRONT + new()[len(NOISE_FRONT) :])
 
-    async def intake() -> None:
-        await bursting.attach(new())
+    async def ours() -> None:
+        await store.attach(new())
 
     async def file() -> None:
         write_durably(files, new())
@@ -117,13 +120,13 @@ async def _of_size(
     async def sqlite() -> None:
         database.execute("INSERT INTO blobs (bytes) VALUES (?)", [new()])
 
-    sides = [ours, intake, unnamed, file, sqlite]
+    sides = [no_intake, ours, unnamed, file, sqlite]
     each = await spent(sides, rounds=plan.rounds(100), prepare=new.refill)
     pairs = [
-        (FILE, ours, file),
-        (INTAKE, intake, file),
+        (FILE, no_intake, file),
+        (INTAKE, ours, file),
         (SQLITE, ours, sqlite),
-        (INTAKE_SQLITE, intake, sqlite),
+        (FILE_SQLITE, no_intake, sqlite),
         (NOISE, unnamed, file),
     ]
     return [
@@ -150,10 +153,7 @@ async def _sustained(plan: Plan, files: Path) -> Row:
 
     async def ours() -> None:
         # In process: the start of a worker would be most of it.
-        opening = Store.open(
-            root, policy=AdmissionPolicy.any(), intake=True, decode_in_process=True
-        )
-        async with opening as store:
+        async with Store.open(root, policy=AdmissionPolicy.any(), decode_in_process=True) as store:
             for _ in range(count):
                 await store.attach(new())
 

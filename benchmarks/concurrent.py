@@ -1,7 +1,7 @@
 """How much do tasks that attach at the same time gain, and a batch, over one writer?
 
 The quotient is that of the times for one attachment: ours with N tasks, or `attach_many`, against
-ours one by one without an intake. Each task attaches one after the other, until all have attached
+ours one by one without the intake. Each task attaches one after the other, until all have attached
 the same number together.
 """
 
@@ -27,8 +27,8 @@ async def measure(plan: Plan) -> list[Row]:
     policy = AdmissionPolicy.any()
     batch, each = plan.choose(full=BATCH, quick=8), plan.choose(full=ROUND, quick=8)
     async with (
-        Store.open(plan.directory / "store", policy=policy) as files,
-        Store.open(plan.directory / "intake", policy=policy, intake=True) as intake,
+        Store.open(plan.directory / "files", policy=policy, intake=False) as files,
+        Store.open(plan.directory / "intake", policy=policy) as intake,
     ):
         sides: dict[tuple[str, str], tuple[int, Side]] = {}
         new = Supply(SIZE_BYTES, 2 * (len(TASKS) * each + batch))

@@ -56,6 +56,7 @@ async def fill(store: Store, hundreds: int) -> list[Path]:
         references = await store.attach_many(hundred())
         await session.append_many([("attachment", {"file": reference}) for reference in references])
     await session.close()
+    await store.drain()
     return [path for path in (store.root / "objects").rglob("*") if path.is_file()]
 
 

@@ -55,6 +55,7 @@ async def test_steps_export_and_page_verify_each_attachment_once(
 async def test_each_readback_verifies_anew(store: Store) -> None:
     """What was whole a moment ago may not be any more."""
     assert [step.error async for step in store.replay("s-1")] == [None] * 3
+    await store.drain()
     for path in (store.root / "objects").rglob("*"):
         if path.is_file():
             path.chmod(0o644)

@@ -69,7 +69,7 @@ class Store:
         decode_in_process: bool = False,
         sessions: str | None = None,
         emit: asynchronous.EmitPolicy | None = None,
-        intake: bool | asynchronous.IntakePolicy = False,
+        intake: bool | asynchronous.IntakePolicy = True,
         disk: Disk | None = None,
     ) -> Self:
         """Open the store at `root`; close it with `close`, or use it as a context manager."""

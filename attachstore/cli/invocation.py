@@ -75,8 +75,9 @@ class Invocation:
             weak_durability=settings.weak_durability,
             event_bytes_max=settings.event_bytes_max,
             sessions=settings.sessions,
-            # Most commands soon end: no worker would pay for its start.
+            # Most commands soon end: no worker would pay for its start, and no intake for its file.
             decode_in_process=decode_in_process,
+            intake=False,
         ) as store:
             yield store
 
@@ -94,6 +95,7 @@ class Invocation:
             weak_durability=settings.weak_durability,
             event_bytes_max=settings.event_bytes_max,
             decode_in_process=True,
+            intake=False,
         ) as store:
             yield store
 

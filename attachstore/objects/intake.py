@@ -190,7 +190,15 @@ class Intake:
             self._full, self._active = self._active, None
         if self._active is None:
             self._active, self._spare = self._spare or self._new(), None
-        return self._active
+        return self._active if self._active and self._has_room(self._active, size_bytes) else None
+
+    def _has_room(self, filling: _Filling, size_bytes: int) -> bool:
+        try:
+            filling.file.make_room(size_bytes)
+        except OSError as error:  # most often a full disk: it is only a help
+            _log.info("an object is written as a file at once: %s", error)
+            return False
+        return True
 
     def _new(self) -> _Filling | None:
         """None, and never again, where there is no room or no thread for one: it is only a help."""

@@ -130,12 +130,13 @@ class IntakeBackend:
         positions: dict[Digest, int] = {}
         for index, content in enumerate(contents):
             positions.setdefault(content.digest, index)
-            if not self._takes(content):
-                for_files.append((index, content))
-            elif self.files.size(content.digest) is not None:
-                taken.append(content)
-            else:
-                for_intake.append(content)
+            with indexed(index):
+                if not self._takes(content):
+                    for_files.append((index, content))
+                elif self.files.size(content.digest) is not None:
+                    taken.append(content)
+                else:
+                    for_intake.append(content)
         if cancel is not None:
             cancel.check()
         objects = [(it.digest, it.head(it.size)) for it in for_intake]
@@ -188,8 +189,14 @@ class IntakeBackend:
         try:
             return self.files.open(digest, fresh=fresh)
         except ObjectMissingError:
-            found = self._taken_in(digest)
-            return found or self.files.open(digest, fresh=fresh)
+            if found := self._taken_in(digest):
+                return found
+        try:
+            return self.files.open(digest, fresh=fresh)
+        except ObjectMissingError:
+            if rotten := self._others.rotten(digest):
+                return _object(digest, *rotten)
+            raise
 
     def near(self, digest: Digest) -> AbstractContextManager[None]:
         return self.files.near(digest)
@@ -245,8 +252,7 @@ class IntakeBackend:
         for is_own, intake in ((True, self._own), (False, self._others)):
             found = intake.read(digest)
             if found is not None:
-                path, data = found
-                return IntakeObject(data, f"{place(path)}:{digest.hex}", is_own=is_own)
+                return _object(digest, *found, is_own=is_own)
         return None
 
     def _waiting(self, failures: list[AttachstoreError]) -> dict[Digest, Entry]:
@@ -314,6 +320,10 @@ class IntakeBackend:
         )
         self.files.keep_aside(digest, data, note)
         _log.warning("the bytes of object %s have changed in the intake", digest)
+
+
+def _object(digest: Digest, path: Path, data: bytes, *, is_own: bool = False) -> IntakeObject:
+    return IntakeObject(data, f"{place(path)}:{digest.hex}", is_own=is_own)
 
 
 def _until_failure(digests: Iterator[Digest], failures: list[AttachstoreError]) -> Iterator[Digest]:

@@ -10,9 +10,9 @@ that a later filling has cut in two, cannot hold a header that fits.
 
 Invariants
 
- (1) The file is written in its full length before the first record, so that from the second on
-     syncing a record is syncing bytes: no size and no block changes, and no journal of the
-     file system is waited for.
+ (1) The file is written ahead of its records, in steps that double until it is full, so that
+     syncing most records is syncing bytes: no size and no block changes, and no journal of the
+     file system is waited for. Few objects pay for a small file, many for a large one once.
  (2) A file is held by an flock for as long as its writer lives. Whoever gets the lock and finds
      the name still leading to the locked file may replay and remove it.
  (3) `start_over` is called when every record lies under its own name, durably. The old records
@@ -41,6 +41,8 @@ _RECORD_MAGIC = b"object\n\0"
 _RECORD = struct.Struct("<8sQ32s")
 _RECORD_BYTES = _RECORD.size + CHECKSUM_BYTES
 _PLACE = struct.Struct(f"<{_ID_BYTES}sQQ")
+_FIRST_STEP = 32
+"""Of so many equal parts of the file, the first is written ahead with the first record."""
 
 Read = Callable[[int, int], bytes]
 """Up to so many bytes from an offset."""
@@ -123,10 +125,11 @@ class IntakeFile:
         self._descriptor: int | None = descriptor
         self._front = front
         self._end_bytes = _HEAD_BYTES
+        self._ahead_bytes = 0
 
     @classmethod
     def create(cls, disk: Disk, directory: Path, size_bytes: int) -> IntakeFile:
-        """A new file, ours, with room for records. Its name is durable."""
+        """A new file, ours, that will take records up to so many bytes. Its name is durable."""
         while True:
             path = directory / f"{secrets.token_hex(16)}{SUFFIX}"
             descriptor = disk.create(path, 0o644)
@@ -135,9 +138,6 @@ class IntakeFile:
             try:
                 disk.lock(descriptor, exclusive=True, wait=False)
                 write_all(disk, descriptor, _written(front), 0)
-                for offset_bytes in range(_HEAD_BYTES, size_bytes, BLOCK_BYTES):
-                    zeros = bytes(min(BLOCK_BYTES, size_bytes - offset_bytes))
-                    write_all(disk, descriptor, zeros, offset_bytes)
                 disk.sync_directory(directory)
                 if leads_to(disk, path, descriptor):
                     return cls(disk, lock, descriptor, size_bytes, front)
@@ -166,8 +166,21 @@ class IntakeFile:
     def room_bytes(self) -> int:
         return self.size_bytes - self._end_bytes
 
+    def make_room(self, size_bytes: int) -> None:
+        """Write the file ahead, so that the next record is bytes alone; there is `room_bytes`."""
+        needed_bytes = self._end_bytes + room_for(size_bytes)
+        if needed_bytes <= self._ahead_bytes:
+            return
+        step_bytes = self._ahead_bytes or self.size_bytes // _FIRST_STEP
+        goal_bytes = min(max(needed_bytes, self._ahead_bytes + step_bytes), self.size_bytes)
+        at = max(self._end_bytes, self._ahead_bytes)
+        for offset_bytes in range(at, goal_bytes, BLOCK_BYTES):
+            zeros = bytes(min(BLOCK_BYTES, goal_bytes - offset_bytes))
+            write_all(self._disk, self._opened(), zeros, offset_bytes)
+        self._ahead_bytes = goal_bytes
+
     def append(self, digest: Digest, data: bytes) -> Record:
-        """Write a record, behind the last; `sync` makes it durable.
+        """Write a record, behind the last; `sync` makes it durable. It needs `make_room`.
 
         After an error the next record takes its place.
         """

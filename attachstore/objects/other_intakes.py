@@ -46,6 +46,22 @@ class OtherIntakes:
                         return path, data
         return None
 
+    def rotten(self, digest: Digest) -> tuple[Path, bytes] | None:
+        """What has become of the object's bytes, for who has looked for whole ones everywhere.
+
+        None if it is nowhere, and of a record that no whole one follows: a crash tears the end,
+        which was never acknowledged.
+        """
+        for path in self._paths():
+            with self._opened(path) as read:
+                suspect = None
+                for record in records(read):
+                    if record.digest == digest:
+                        suspect = record
+                    elif suspect and _bytes_of(read, record) is not None:
+                        return path, _as_they_lie(read, suspect)
+        return None
+
     def records(self, failures: list[AttachstoreError]) -> dict[Digest, tuple[Path, Record]]:
         """What lies where, by the headers alone. What cannot be read hides nothing else."""
         found: dict[Digest, tuple[Path, Record]] = {}
@@ -91,8 +107,7 @@ class OtherIntakes:
                 torn.append(record)
                 continue
             for earlier in torn:  # a crash tears the end only; before a whole one it may be rot
-                size_bytes = min(earlier.size_bytes, OBJECT_BYTES_LIMIT)
-                keep_aside(earlier.digest, read(size_bytes, earlier.offset_bytes))
+                keep_aside(earlier.digest, _as_they_lie(read, earlier))
             torn.clear()
             batch.append((record.digest, data))
             if sum(len(data) for _, data in batch) >= _BATCH_BYTES:
@@ -163,6 +178,10 @@ class OtherIntakes:
 
 def _nothing(_size_bytes: int, _offset_bytes: int) -> bytes:
     return b""
+
+
+def _as_they_lie(read: Read, record: Record) -> bytes:
+    return read(min(record.size_bytes, OBJECT_BYTES_LIMIT), record.offset_bytes)
 
 
 def _bytes_of(read: Read, record: Record) -> bytes | None:

@@ -275,7 +275,7 @@ def _plots(results: Results) -> dict[str, str]:
 
 
 def _peer_series(results: Results, operation: str) -> dict[str, Points]:
-    """Those at equal durability, ours without the intake."""
+    """Those at equal durability, ours as a store is opened by default."""
     answers = [
         answer
         for answer in results.answers("peers")

@@ -27,8 +27,8 @@ TARGETS = (
         against="write, fsync, link, fsync directory; a SQLite blob in WAL, FULL",
         goal="<= 0.5 x the file, and faster than SQLite",
         why_not=(
-            "Without the intake an object is a durable file, so 1 is the floor: two commits "
-            "of the file system's journal, of which none can go. With the intake one "
+            "Without the intake (`no intake`) an object is a durable file, so 1 is the floor: two "
+            "commits of the file system's journal, of which none can go. With it one "
             "`fdatasync` over zeros is the floor (`attach 16 KiB: write into a zero-filled "
             "file, fdatasync` below), and on top come what SQLite does not do: the type is "
             "found and probed, the bytes are hashed, and the call goes to a thread and back "

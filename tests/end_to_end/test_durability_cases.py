@@ -169,7 +169,7 @@ async def test_after_a_failed_sync_the_same_bytes_are_written_to_a_new_file(
             return call()
 
     disk = Noting(FailingDisk(1, methods={method}))
-    async with opened(root, disk) as store:
+    async with opened(root, disk, intake=False) as store:
         with pytest.raises(StorageIOError):
             await attach(store)
         assert made[made.index(method) + 1 :].count(method) == 0, "it is not asked again"

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from attachstore.digest import Digest
-from attachstore.disk import Disk
+from attachstore.disk import Disk, ReadOnlyDisk
 from attachstore.errors import (
     AttachstoreError,
+    ObjectCorruptError,
     ObjectMissingError,
     StorageIOError,
     StoreLayoutError,
@@ -36,6 +37,8 @@ from tests.objects.samples import (
     reference,
 )
 
+OTHER = b"other bytes" * 100
+
 
 def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
     with opened(root) as writer, opened(root, intake=False) as other:
@@ -50,6 +53,28 @@ def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
         assert entry.path.startswith("intake/")
         assert other.verify(DIGEST).error is None
         assert other.differences(promised) == ()
+
+
+def test_rot_before_a_whole_record_is_told_to_who_only_reads(root: Path) -> None:
+    """Nobody has replayed it yet. The last record may be one that a crash has torn."""
+    store = open_intake_store(root)
+    for data in (DATA, OTHER):
+        store.commit(attachment(data))
+    (path,) = intake_files(root)
+    abandon(store)
+    whole = path.read_bytes()
+    reader = ObjectStore(IntakeBackend(FilesystemBackend(root, ReadOnlyDisk()), ReadOnlyDisk()))
+
+    path.write_bytes(whole.replace(DATA, b"W" + DATA[1:], 1))
+    with pytest.raises(ObjectCorruptError, match=rf"intake/{path.name}"):
+        reader.read(reference())
+    assert isinstance(reader.verify(DIGEST).error, ObjectCorruptError)
+    assert reader.read(reference(OTHER)) == OTHER
+
+    path.write_bytes(whole.replace(OTHER, b"W" + OTHER[1:], 1))
+    with pytest.raises(ObjectMissingError):
+        reader.read(reference(OTHER))
+    assert reader.read(reference()) == DATA
 
 
 def test_whoever_vouches_for_another_handles_object_makes_a_file_of_it(root: Path) -> None:

@@ -20,8 +20,8 @@ from tests.rigs.workloads.objects import (
     corrupt_object,
     empty,
     heal,
-    put_and_log,
-    put_small,
+    put_and_log_as_files,
+    put_small_as_files,
     quarantine,
 )
 from tests.rigs.workloads.scene import Scene
@@ -46,7 +46,7 @@ async def _bare(scene: Scene, start: Part) -> None:
 
 
 async def _create(scene: Scene, medium: str) -> None:
-    async with scene.store(medium) as store:
+    async with scene.store(medium, intake=False) as store:
         await scene.put(store, SMALL[0])
 
 
@@ -81,10 +81,12 @@ def _long_mark(batch: int, number: int) -> str:
 
 EXTRA = (
     *(Workload(f"create-{it}", _nothing, partial(_create, medium=it)) for it in (JSONL, SQLITE)),
-    Workload("put-bare", partial(_bare, start=empty), put_small),
+    Workload("put-bare", partial(_bare, start=empty), put_small_as_files),
     Workload("quarantine-bare", partial(_bare, start=corrupt_object), quarantine),
     Workload("heal-bare", partial(_bare, start=corrupt_object), heal),
-    Workload("append-bare", partial(_bare, start=partial(no_session, medium=JSONL)), put_and_log),
+    Workload(
+        "append-bare", partial(_bare, start=partial(no_session, medium=JSONL)), put_and_log_as_files
+    ),
     Workload("many-blocks", partial(one_session, medium=JSONL), _many_blocks),
     Workload("many-blocks-sqlite", partial(one_session, medium=SQLITE), _many_blocks),
     Workload("side-by-side", partial(no_session, medium=JSONL), _side_by_side),

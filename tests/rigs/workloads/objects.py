@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
-from attachstore import Digest
-from attachstore.objects.intake import IntakePolicy
+from attachstore import Digest, IntakePolicy
 from tests.rigs.workloads.contents import LARGE, SMALL
-from tests.rigs.workloads.scene import Scene, object_facts
+from tests.rigs.workloads.scene import BURST, Scene, object_facts
 from tests.rigs.workloads.workload import Workload
-
-BURST = IntakePolicy(burst_s=float("inf"), idle_s=60.0, file_bytes=64 << 10)
-"""Whatever the clock says, all but the first object are taken in, and stay until they are told."""
 
 
 async def empty(scene: Scene) -> None:
@@ -46,8 +42,8 @@ def object_path(root: Path, digest: Digest) -> Path:
     return root / "objects" / "blake3" / digest.hex[:2] / digest.hex
 
 
-async def put_small(scene: Scene) -> None:
-    await _put(scene, SMALL[:2])
+async def put_small_as_files(scene: Scene) -> None:
+    await _put(scene, SMALL[:2], intake=False)
 
 
 async def put_large(scene: Scene) -> None:
@@ -74,15 +70,31 @@ async def put_stream(scene: Scene) -> None:
             await scene.put(store, content, _stream(content))
 
 
-async def put_batch(scene: Scene) -> None:
-    async with scene.store() as store:
+async def take_in_batch(scene: Scene) -> None:
+    await _put_batch(scene, intake=BURST)
+
+
+async def put_batch_as_files(scene: Scene) -> None:
+    await _put_batch(scene, intake=False)
+
+
+async def _put_batch(scene: Scene, *, intake: bool | IntakePolicy) -> None:
+    async with scene.store(intake=intake) as store:
         await scene.put_many(store, [SMALL[0], LARGE[0], SMALL[1]])
         await scene.put_many(store, [SMALL[2], SMALL[0]])
 
 
-async def put_and_log(scene: Scene) -> None:
+async def take_in_and_log(scene: Scene) -> None:
+    await _put_and_log(scene, intake=BURST)
+
+
+async def put_and_log_as_files(scene: Scene) -> None:
     """The line that everything is for: an object, then an event that refers to it."""
-    async with scene.store() as store:
+    await _put_and_log(scene, intake=False)
+
+
+async def _put_and_log(scene: Scene, *, intake: bool | IntakePolicy) -> None:
+    async with scene.store(intake=intake) as store:
         handle = await scene.create(store, "s-1")
         for number, content in enumerate(SMALL[:2], start=1):
             reference = await scene.put(store, content)
@@ -90,9 +102,9 @@ async def put_and_log(scene: Scene) -> None:
                 await handle.append(f"logged/{number}", file=reference)
 
 
-async def put_intake(scene: Scene) -> None:
+async def take_in_and_drain(scene: Scene) -> None:
     """A burst of small objects, which are durable before they have files; then their files."""
-    async with scene.store(intake=BURST) as store:
+    async with scene.store() as store:
         handle = await scene.create(store, "s-1")
         for number, content in enumerate(SMALL, start=1):
             reference = await scene.put(store, content)
@@ -126,8 +138,10 @@ async def empty_with_sources(scene: Scene) -> None:
         source_file(scene, content).write_bytes(content)
 
 
-async def _put(scene: Scene, contents: Sequence[bytes]) -> None:
-    async with scene.store() as store:
+async def _put(
+    scene: Scene, contents: Sequence[bytes], *, intake: bool | IntakePolicy = BURST
+) -> None:
+    async with scene.store(intake=intake) as store:
         for content in contents:
             await scene.put(store, content)
 
@@ -139,15 +153,17 @@ async def _stream(content: bytes) -> AsyncGenerator[bytes]:
 
 
 OBJECT_WORKLOADS = (
-    Workload("put-small", empty, put_small),
+    Workload("put-small", empty, put_small_as_files),
     Workload("put-large", empty, put_large),
     Workload("put-file", empty_with_sources, put_file),
     Workload("put-stream", empty, put_stream),
-    Workload("put-batch", empty, put_batch),
+    Workload("put-batch", empty, put_batch_as_files),
+    Workload("take-in-batch", empty, take_in_batch),
     Workload("put-duplicate", one_object, put_duplicate),
     Workload("heal", corrupt_object, heal),
     Workload("quarantine", corrupt_object, quarantine),
-    Workload("put-and-log", empty, put_and_log),
-    Workload("put-intake", empty, put_intake),
+    Workload("put-and-log", empty, put_and_log_as_files),
+    Workload("take-in-and-log", empty, take_in_and_log),
+    Workload("take-in-and-drain", empty, take_in_and_drain),
     Workload("read", one_object, read),
 )

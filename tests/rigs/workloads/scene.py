@@ -23,6 +23,9 @@ from attachstore.objects.intake import IntakePolicy
 from attachstore.sessions.prepared_session import PreparedSession
 from tests.rigs.journal import Journal
 
+BURST = IntakePolicy(burst_s=float("inf"), idle_s=60.0, file_bytes=64 << 10)
+"""Whatever the clock says, small objects are taken in, and stay until they are told."""
+
 
 class Halt(Exception):  # noqa: N818 - no error: how a workload ends early
     """An operation failed, and the caller does not go on."""
@@ -44,7 +47,7 @@ class Scene:
         sessions: str | None = None,
         place: Path | None = None,
         *,
-        intake: bool | IntakePolicy = False,
+        intake: bool | IntakePolicy = BURST,
     ) -> AsyncGenerator[Store]:
         """The store, or another one at `place`, opened; decoding happens in this process."""
         root, kind = (self.root, "opened") if place is None else (place, "opened-other")
