@@ -91,7 +91,7 @@ def _uses_in(
     if name.is_hashed:
         summary = summarize(logs.medium, name)
         session_id = name.id if summary is None else summary.id
-    for run in logs.all_runs(name, cancel=cancel):
+    for run in logs.referring_runs(name, cancel=cancel):
         for event in run:
             if not event.has_references:
                 continue

@@ -186,9 +186,11 @@ class _Scan:
     def _read_log(self, name: SessionName) -> bool:
         """Whether all of it could be read."""
         outcome = self._walk.outcome_of(name)
-        for event in self._walk.read(name, outcome):
+        for run in self._walk.read(name, outcome):
             self._tick()
-            self._take_event(event)
+            for event in run:
+                self._take_event(event)
+        self._report.events += outcome.events
         self._meter.sessions_done += 1
         if not outcome.vanished:
             self._report.sessions += 1
@@ -196,7 +198,6 @@ class _Scan:
         return outcome.complete
 
     def _take_event(self, event: Event) -> None:
-        self._report.events += 1
         if not event.has_references:
             return
         for _, reference in references_in(event.data):
@@ -271,13 +272,16 @@ class _Scan:
 
     def _find_uses_in(self, name: SessionName) -> bool:
         outcome = self._walk.outcome_of(name)
-        for event in self._walk.read(name, outcome):
+        for run in self._walk.read(name, outcome):
             self._tick()
-            if not event.has_references:
-                continue
-            for pointer, reference in references_in(event.data):
-                self._suspects.take_use(reference, Use(outcome.session, event.seq, pointer))
+            for event in run:
+                if event.has_references:
+                    self._find_uses_of(event, outcome.session)
         return outcome.error is None  # beyond damage it was read as far as lines parse, as before
+
+    def _find_uses_of(self, event: Event, session: str) -> None:
+        for pointer, reference in references_in(event.data):
+            self._suspects.take_use(reference, Use(session, event.seq, pointer))
 
     # -- throughout ------------------------------------------------------------------------
 

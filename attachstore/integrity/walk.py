@@ -44,6 +44,8 @@ class LogOutcome:
     tail: Tail | None = None
     damage: Damage | None = None
     error: AttachstoreError | None = None
+    events: int = 0
+    """That were read, with those that refer to nothing."""
 
     @property
     def complete(self) -> bool:
@@ -125,10 +127,11 @@ class LogWalk:
             what = f"SQLite's integrity check complains: {_shown(lines[0]).rstrip('.')}{more}"
             yield Finding(kind=Kind.STORE_LAYOUT, what=what, path=path, hint=_MEND_DATABASE)
 
-    def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[Event]:
-        """Yield every event whose line parses, beyond damage too (`verified` tells them apart).
+    def read(self, name: SessionName, outcome: LogOutcome) -> Iterator[list[Event]]:
+        """Yield every event that refers to an object and whose line parses, some or none at a time.
 
-        Then `outcome` says how the log is.
+        Maybe others too, and those beyond damage: `verified` tells them apart. Then `outcome` says
+        how the log is.
         """
         try:
             with self._medium.open(name) as opened:
@@ -139,11 +142,13 @@ class LogWalk:
                     outcome.damage = Damage(
                         line=error.line, offset_bytes=error.offset_bytes, reason=error.reason
                     )
-                    yield from resync(log, cancel=self._cancel)
+                    yield from _counted(resync(log, cancel=self._cancel), outcome)
                     return
                 outcome.session = scan.header.id
-                yield from scan.events()
-                yield from scan.resync()
+                for run in scan.referring_runs():
+                    outcome.events = scan.seq
+                    yield run
+                yield from _counted(scan.resync(), outcome)
                 outcome.tail, outcome.damage = scan.tail, scan.damage
         except SessionMissingError:
             outcome.vanished = True
@@ -153,6 +158,12 @@ class LogWalk:
     def outcome_of(self, name: SessionName) -> LogOutcome:
         """For `read` to fill in."""
         return LogOutcome(name.id, _shown(self._medium.where(name)))
+
+
+def _counted(events: Iterator[Event], outcome: LogOutcome) -> Iterator[list[Event]]:
+    for event in events:
+        outcome.events += 1
+        yield [event]
 
 
 class _PacedLog:

@@ -99,7 +99,7 @@ def find_prefix(
         log, name, where=where, end_bytes=end_bytes, acknowledged=acknowledged, cancel=cancel
     )
     if at != 0:
-        for _ in scan.runs(until=at):
+        for _ in scan.referring_runs(until=at):
             pass
     if at is None or at != scan.seq:
         scan.raise_damage()
@@ -161,8 +161,9 @@ def references_in_prefix(
     where, end_bytes = medium.where(parent), prefix.head.size_bytes
     with medium.open(parent) as log:
         scan = Scan(log, parent, where=where, end_bytes=end_bytes, cancel=cancel)
-        for event in scan.events():
-            found.update(reference for _, reference in references_in(event.data))
+        for run in scan.referring_runs():
+            for event in run:
+                found.update(reference for _, reference in references_in(event.data))
         scan.raise_damage()
     return found
 

@@ -17,7 +17,13 @@ from attachstore.sessions.listing import summaries
 from attachstore.sessions.log import SessionLog, State
 from attachstore.sessions.medium import SessionMedium
 from attachstore.sessions.names import SessionName
-from attachstore.sessions.reading import Damaged, read_deferred, read_events, view_of
+from attachstore.sessions.reading import (
+    Damaged,
+    read_deferred,
+    read_events,
+    read_referring,
+    view_of,
+)
 from attachstore.sessions.snapshot import SessionSnapshot, snapshots
 from attachstore.threads import CancelFlag
 
@@ -86,18 +92,19 @@ class ReadableLogs:
         self._check_open()
         return name, self._held.get(name.segment)
 
-    def all_runs(
+    def referring_runs(
         self, name: SessionName, *, cancel: CancelFlag | None = None
     ) -> Generator[builtins.list[Event]]:
-        """As `runs` of a log that the medium lists, for whoever must not miss an event.
+        """As `runs` of a log that the medium lists, for whoever must not miss a reference.
 
-        With every line that parses, as by "resync"; then damage is raised all the same.
+        Most other events are left out, and a run may be empty. With every line that parses, as by
+        "resync"; then damage is raised all the same.
         """
         self._check_open()
         held = self._held.get(name.segment)
         if held is not None and held.state is State.PENDING:
             held = None  # another process was first
-        return read_events(self.medium, name, held, after=0, damaged="report", cancel=cancel)
+        return read_referring(self.medium, name, held, cancel=cancel)
 
     def inspect(self, session_id: str, *, cancel: CancelFlag | None = None) -> SessionView:
         """Read and check the whole log; report head, tail, damage and what a load would add.

@@ -32,7 +32,7 @@ def read_events(
     held: SessionLog | None,
     *,
     after: int,
-    damaged: DamagedOrReported,
+    damaged: Damaged,
     cancel: CancelFlag | None,
     start: Position = BEGINNING,
 ) -> Generator[list[Event]]:
@@ -50,6 +50,18 @@ def read_events(
                 yield run
             elif wanted := [event for event in run if event.seq > after]:
                 yield wanted
+
+
+def read_referring(
+    medium: SessionMedium, name: SessionName, held: SessionLog | None, *, cancel: CancelFlag | None
+) -> Generator[list[Event]]:
+    """Every event that refers to an object, and maybe others, some or none at a time.
+
+    With every later line that parses, at damage; in the end that is raised all the same.
+    """
+    with medium.open(name) as log:
+        scan = partial(_scan, medium, name, log, held, cancel)
+        yield from _runs(scan, log, cancel, Scan.referring_runs, after=0, damaged="report")
 
 
 def read_deferred(

@@ -19,7 +19,6 @@ import re
 from binascii import hexlify
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import accumulate, count
 from typing import Annotated, Any, cast
 
 import msgspec
@@ -50,7 +49,7 @@ _CHAIN_BYTES = re.compile(rb"[0-9a-f]{32}")
 _encoder = msgspec.json.Encoder()
 
 
-class _Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+class Record(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """One event line. The order of the fields is the order in which they are written."""
 
     seq: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -86,7 +85,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     check: str
 
 
-_record_decoder = msgspec.json.Decoder(_Record)
+_record_decoder = msgspec.json.Decoder(Record)
 _envelope_decoder = msgspec.json.Decoder(Envelope)
 _header_decoder = msgspec.json.Decoder(_Header)
 
@@ -171,7 +170,7 @@ def decode_record(line: bytes, *, number: int, offset_bytes: int, verified: bool
     if not verified and not _CHAIN.fullmatch(record.chain):
         raise BadDataError("the chain is not 32 hex digits")
     plain = not has_key(line)
-    return _event(record, number, offset_bytes, verified=verified, plain=plain)
+    return event_of(record, number, offset_bytes, verified=verified, plain=plain)
 
 
 def decode_envelope(line: bytes) -> Event | Envelope:
@@ -193,21 +192,6 @@ def _check_ending(line: bytes) -> None:
         raise BadDataError(_unlike(line))
 
 
-def decode_lines(
-    lines: bytes, seq: int, chain_before: bytes, *, number: int, offset_bytes: int
-) -> tuple[list[Event], bytes] | None:
-    """Event `seq` and those after it, and the last one's chain; the lines as we write them.
-
-    None for all that needs a closer look, which `decode_record` and `chain_of` take.
-    """
-    found = chain_of_lines(lines, chain_before)  # first: it ends most of what is no record, cheaply
-    if found is None:
-        return None
-    lengths, chain = found
-    events = decode_chained(lines, lengths, seq, number=number, offset_bytes=offset_bytes)
-    return None if events is None else (events, chain)
-
-
 def chain_of_lines(lines: bytes, chain: bytes) -> tuple[list[int], bytes] | None:
     """The lengths of the lines without line feed, and the chain of the last.
 
@@ -222,47 +206,25 @@ def chain_of_lines(lines: bytes, chain: bytes) -> tuple[list[int], bytes] | None
     return [len(line) for line in split], chains[-1]
 
 
-def decode_chained(
-    lines: bytes, lengths: list[int], seq: int, *, number: int, offset_bytes: int
-) -> list[Event] | None:
-    """As `decode_lines`, for lines whose chain is known to hold.
+def check_lines(lines: bytes, count: int, seq: int) -> list[Record] | None:
+    """The records on so many lines, if they are `seq` and those after it, and as we write them.
 
-    Encoding them anew shows that they are compact and have no key twice: msgspec does that in
-    less time than Python needs to look at one key, and for many lines in less than for each.
+    None for all that needs a closer look, which `decode_record` takes. Encoding them anew shows
+    that they are compact and have no key twice: msgspec does that in less time than Python needs
+    to look at one key, and for many lines in less than for each.
     """
     try:
         records = _record_decoder.decode_lines(lines)
-        seqs = [record.seq for record in records]
         if (
             _has_long_number(lines)
             or _encoder.encode_lines(records) != lines
-            or seqs != list(range(seq, seq + len(lengths)))
+            or [record.seq for record in records] != list(range(seq, seq + count))
             or (_may_be_deep(lines) and any(map(_may_be_deep, lines.split(b"\n"))))
         ):
             return None
-        starts = accumulate(lengths, lambda start, length: start + length + 1, initial=offset_bytes)
-        if has_key(lines):
-            return [
-                _event(record, line, start, verified=True, plain=not has_key(text))
-                for record, line, start, text in zip(
-                    records, count(number), starts, lines.split(b"\n"), strict=False
-                )
-            ]
-        return [
-            Event(
-                seq=record.seq,
-                time=record.time,
-                type=record.type,
-                data=record.data,
-                chain=record.chain,
-                batch=record.batch or None,  # UNSET is false, and 0 is none
-                line=line,
-                offset_bytes=start,
-            )
-            for record, line, start in zip(records, count(number), starts, strict=False)
-        ]
-    except (ValueError, RecursionError):  # a BadDataError is a ValueError
+    except (ValueError, RecursionError):
         return None
+    return records
 
 
 def _may_be_deep(lines: bytes) -> bool:
@@ -276,10 +238,10 @@ def has_key(lines: bytes) -> bool:
     return (b"$" in lines and b"$attach" in lines) or (b"\\" in lines and b"\\u" in lines)
 
 
-def _event(
-    record: _Record, number: int, offset_bytes: int, *, verified: bool, plain: bool
+def event_of(
+    record: Record, number: int, offset_bytes: int, *, verified: bool, plain: bool
 ) -> Event:
-    """Raises BadDataError. If it is `plain` there is no key of ours in it."""
+    """The record's event. If it is `plain` there is no key of ours in it. Raises BadDataError."""
     content = record.data
     references: list[Reference] = []
     if not plain:
@@ -366,10 +328,10 @@ def _has_long_number(lines: bytes) -> bool:
     return _LONG_NUMBER in lines.translate(_KINDS)
 
 
-def _decode_slowly(line: bytes) -> _Record:
+def _decode_slowly(line: bytes) -> Record:
     value = event_data.strict_json(line, depth_max=event_data.DEPTH_MAX + 1)
     try:
-        return msgspec.convert(value, _Record)
+        return msgspec.convert(value, Record)
     except (ValueError, RecursionError) as error:
         raise BadDataError(_reason(error)) from None
 

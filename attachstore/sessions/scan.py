@@ -11,11 +11,13 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from attachstore.errors import LogDamagedError, StoreVersionError
-from attachstore.sessions import record
+from attachstore.sessions import chained_lines, record
+from attachstore.sessions.chained_lines import ChainedLines
 from attachstore.sessions.data import BadDataError
 from attachstore.sessions.event import (
     INTERRUPTED,
@@ -91,7 +93,11 @@ class Scan:
 
         With `until` it ends with that later event, and nothing behind it is looked at.
         """
-        return self._runs(self._decoded, until)
+        return self._runs(partial(self._checked, ChainedLines.events), until)
+
+    def referring_runs(self, until: int | None = None) -> Iterator[list[Event]]:
+        """As `runs`, and checks as much; but most events that refer to nothing are left out."""
+        return self._runs(partial(self._checked, ChainedLines.referring), until)
 
     def undecoded_runs(self) -> Iterator[list[Event] | Undecoded]:
         """As `runs`, but what can wait is not decoded: short lines without a key of ours.
@@ -162,7 +168,7 @@ class Scan:
 
     def exhaust(self) -> Scan:
         """Read to the end for what the attributes say."""
-        for _ in self.runs():
+        for _ in self.referring_runs():
             pass
         return self
 
@@ -231,22 +237,30 @@ class Scan:
                 return flaw
         return None
 
-    def _decoded(self, lines: bytes, offset_bytes: int, until: int | None) -> list[Event] | None:
+    def _checked(
+        self,
+        events_of: Callable[[ChainedLines, int, int], list[Event] | None],
+        lines: bytes,
+        offset_bytes: int,
+        until: int | None,
+    ) -> list[Event] | None:
         """The lines' events; None if not all of them are the next, as we write it, and wanted."""
-        found = record.decode_lines(
-            lines, self.seq + 1, self.chain, number=self.line + 1, offset_bytes=offset_bytes
-        )
-        if found is None or (until is not None and found[0][-1].seq > until):
+        found = chained_lines.check(lines, self.seq + 1, self.chain)
+        if found is None:
             return None
-        self._go_to(*found, offset_bytes + len(lines))
-        return found[0]
+        checked, chain = found
+        events = events_of(checked, self.line + 1, offset_bytes)
+        if events is None or (until is not None and checked.records[-1].seq > until):
+            return None
+        self._go_to(checked.records, chain, offset_bytes + len(lines))
+        return events
 
     def _undecoded(
         self, lines: bytes, offset_bytes: int, until: int | None
     ) -> list[Event] | Undecoded | None:
         """The lines as they are, if they are short and of no reference, and their chain holds."""
         if len(lines) > _UNDECODED_BYTES_MAX or record.has_key(lines):
-            return self._decoded(lines, offset_bytes, until)
+            return self._checked(ChainedLines.events, lines, offset_bytes, until)
         found = record.chain_of_lines(lines, self.chain)
         if found is None:
             return None
@@ -272,17 +286,17 @@ class Scan:
                 break
         return None
 
-    def _go_to(self, events: list[Event], chain: bytes, end_bytes: int) -> None:
-        """`events` are good: they are the last ones now."""
-        last = events[-1]
-        self.seq = last.seq
+    def _go_to(
+        self, records: Sequence[record.Record | Event], chain: bytes, end_bytes: int
+    ) -> None:
+        """These are good, and the next ones: they are the last ones now."""
+        self.line += len(records)
+        self.seq, self.last_time = records[-1].seq, records[-1].time
         self.chain = chain
-        self.line = last.line
         self.good_bytes = end_bytes
-        self.last_time = last.time
-        for event in events:
-            if event.type.startswith(TURN_PREFIX):
-                self.turn_is_open = event.type == TURN_START
+        for each in records:
+            if each.type.startswith(TURN_PREFIX):
+                self.turn_is_open = each.type == TURN_START
 
     def _look_closer(self, line: bytes, offset_bytes: int) -> tuple[Event, bytes] | str:
         """The next event and its chain from a line that is not as we write it, or its flaw."""

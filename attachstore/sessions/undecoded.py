@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from attachstore.sessions import record
+from attachstore.sessions.chained_lines import check_chained
 from attachstore.sessions.event import Event
 
 
@@ -34,10 +35,5 @@ class Undecoded:
 
     def events(self) -> list[Event] | None:
         """None if a line is not just as we write it: then a scan has to look closer."""
-        return record.decode_chained(
-            self.lines,
-            self.lengths,
-            self.before.seq + 1,
-            number=self.before.line + 1,
-            offset_bytes=self.before.offset_bytes,
-        )
+        checked = check_chained(self.lines, self.lengths, self.before.seq + 1)
+        return checked and checked.events(self.before.line + 1, self.before.offset_bytes)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from attachstore.errors import InvalidEventError
 from attachstore.reference import Reference
-from attachstore.sessions import record
+from attachstore.sessions import chained_lines, record
+from attachstore.sessions.chained_lines import ChainedLines
 from attachstore.sessions.data import BadDataError, references_in
 from attachstore.sessions.event import Event, Parent, SessionHeader
 from tests.sessions.test_data import REFERENCE
@@ -122,10 +123,26 @@ NEXT_LINES: dict[str, bytes] = {
 }
 
 
+def at_once(lines: bytes) -> tuple[list[Event], bytes] | None:
+    """What is made of the lines at once; they stand behind the header."""
+    made: list[tuple[list[Event], bytes] | None] = []
+    for events_of in (ChainedLines.events, ChainedLines.referring):
+        found = chained_lines.check(lines, 1, record.CHAIN_START)
+        events = found and events_of(found[0], 2, 100)
+        made.append(None if found is None or events is None else (events, found[1]))
+    every, referring = made
+    assert (every is None) == (referring is None)
+    if every is not None and referring is not None:
+        assert [event for event in every[0] if event.has_references] == [
+            event for event in referring[0] if event.has_references
+        ]
+    return every
+
+
 def ahead(*lines: bytes) -> tuple[list[Event], bytes] | None:
     """What is decoded of the lines at once; they stand behind the line of event 1."""
     run = b"".join(line + b"\n" for line in (NEXT_LINES["ours"], *lines))
-    return record.decode_lines(run, 1, record.CHAIN_START, number=2, offset_bytes=100)
+    return at_once(run)
 
 
 def second(line: bytes) -> bytes:
@@ -140,7 +157,7 @@ def second(line: bytes) -> bytes:
 @pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
 def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) -> None:
     """Or it gives up: then the long way is gone, which knows what is wrong."""
-    found = record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
+    found = at_once(line + b"\n")
 
     if found is not None:
         (event,), chain = found
@@ -152,7 +169,7 @@ def test_the_short_way_to_an_event_leads_where_the_long_way_does(line: bytes) ->
 @pytest.mark.parametrize("line", NEXT_LINES.values(), ids=NEXT_LINES)
 def test_what_needs_a_closer_look_is_seen_among_others(line: bytes) -> None:
     """Alone or behind a line of ours: the short way is the same."""
-    alone = record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
+    alone = at_once(line + b"\n")
 
     found = ahead(second(line))
 
@@ -168,10 +185,7 @@ def test_what_needs_a_closer_look_is_seen_among_others(line: bytes) -> None:
 
 
 def test_the_short_way_is_the_usual_one() -> None:
-    ways = {
-        name: record.decode_lines(line + b"\n", 1, record.CHAIN_START, number=2, offset_bytes=100)
-        for name, line in NEXT_LINES.items()
-    }
+    ways = {name: at_once(line + b"\n") for name, line in NEXT_LINES.items()}
 
     assert [name for name, found in ways.items() if found is not None] == [
         "ours",
