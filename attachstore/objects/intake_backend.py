@@ -291,8 +291,10 @@ class IntakeBackend:
     def close(self) -> None:
         try:
             self._own.close()
-        finally:
+        except Exception:
             self.files.close()
+            raise
+        self.files.close()  # not if that was interrupted: whoever repeats it needs the files
 
     def _settle(self, objects: Objects) -> None:
         """Give objects their files, durably. A name that is taken is judged, as by a commit."""

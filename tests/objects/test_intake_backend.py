@@ -6,15 +6,18 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
+from unittest.mock import Mock
 
 import pytest
 
 from attachstore.digest import Digest
 from attachstore.errors import AttachstoreError
 from attachstore.objects.backend import ObjectBackend
+from attachstore.objects.intake import Intake
 from attachstore.objects.intake_backend import IntakeBackend
 from tests.conformance.object_backend import ObjectBackendConformance
-from tests.objects.samples import make_intake_store
+from tests.objects.intakes import intake_files, opened
+from tests.objects.samples import DATA, attachment, make_intake_store, object_path
 
 
 class TestIntakeBackend(ObjectBackendConformance):
@@ -41,3 +44,20 @@ class TestIntakeBackend(ObjectBackendConformance):
         """The object's file: the test's hand waits until there is one."""
         cast("IntakeBackend", backend).drain()
         return cast("IntakeBackend", backend).path(digest)
+
+
+def test_a_close_that_was_interrupted_can_be_repeated(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it has given the objects their files; the files must still be open for that."""
+    with opened(root) as store:
+        store.commit(attachment())
+        with monkeypatch.context() as interrupted:
+            interrupted.setattr(Intake, "close", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                store.close()
+
+        store.close()
+
+        assert object_path(root).read_bytes() == DATA
+        assert intake_files(root) == []
