@@ -11,6 +11,8 @@ import contextlib
 import errno
 import json
 import os
+import re
+import stat
 import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -60,6 +62,11 @@ SESSION_NAMES = {
 _NOTHING = frozenset({errno.ENOENT, errno.ENOTDIR})
 _NOWHERE = _NOTHING | {errno.ENAMETOOLONG, errno.ELOOP}
 _TEMPORARY_PREFIX = "spool-"
+_OBJECT = re.compile(r"objects/blake3/[0-9a-f]{2}/[0-9a-f]{64}")
+_MEND_LOST_MARKER = (
+    f"If it is a store that has lost its {MARKER}, put that back from a copy, or write it anew "
+    "(docs/how-to/restore.md). Else give an empty or new directory, or the path of a store."
+)
 _HARMLESS = frozenset({"lost+found"})  # what a fresh ext4 volume holds
 
 
@@ -129,9 +136,10 @@ def refuse_foreign(disk: Disk, root: Path) -> None:
     """Raise StoreForeignError if `root` holds anything that a killed creation did not leave."""
     with storage_errors(root):
         for path in _leftovers(disk, root):
-            raise StoreForeignError(
-                where=str(root), reason=f"it has no {MARKER}, but holds {path!a}"
-            )
+            reason = f"it has no {MARKER}, but holds {path!a}"
+            if _OBJECT.fullmatch(path):
+                raise StoreForeignError(where=str(root), reason=reason, hint=_MEND_LOST_MARKER)
+            raise StoreForeignError(where=str(root), reason=reason)
 
 
 def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
@@ -151,6 +159,8 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
         if name not in own:
             yield name
     for name in _OWN_NAMES.intersection(names):
+        if not _is_directory(disk, root / name):
+            yield name
         for directory, _, files in os.walk(root / name, onerror=_raise):
             # Creation makes directories, temporary files in staging/, and one lock.
             yield from (
@@ -159,6 +169,13 @@ def _leftovers(disk: Disk, root: Path) -> Iterator[str]:
                 if not (name == "staging" and file.startswith((_TEMPORARY_PREFIX, ".new-")))
                 and not (name == LOCKS and file == MEDIUM_LOCK)
             )
+
+
+def _is_directory(disk: Disk, path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(disk.status_followed(path).st_mode)
+    except FileNotFoundError:  # a link that leads nowhere
+        return False
 
 
 def _is_our_database(disk: Disk, path: Path) -> bool:

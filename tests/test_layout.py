@@ -136,6 +136,30 @@ def test_documents_in_a_directory_called_objects_are_foreign(tmp_path: Path) -> 
         refuse_foreign(DISK, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["objects", "sessions", "locks"])
+@pytest.mark.parametrize("kind", ["file", "link to nothing"])
+def test_what_has_a_name_of_ours_and_is_no_directory_is_foreign(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    """No disk has failed."""
+    if kind == "file":
+        (tmp_path / name).write_bytes(b"x")
+    else:
+        (tmp_path / name).symlink_to("nowhere")
+
+    with pytest.raises(StoreForeignError, match=f"but holds '{name}'"):
+        refuse_foreign(DISK, tmp_path)
+
+
+def test_a_store_that_has_lost_its_marker_is_told_to_put_it_back(tmp_path: Path) -> None:
+    shard = tmp_path / "objects" / "blake3" / "ab"
+    shard.mkdir(parents=True)
+    (shard / ("ab" + "0" * 62)).write_bytes(b"x")
+
+    with pytest.raises(StoreForeignError, match=r"lost its attachstore\.json, put that back"):
+        refuse_foreign(DISK, tmp_path)
+
+
 def test_what_a_killed_creation_left_is_taken_over(root: Path) -> None:
     (root / "objects" / "blake3" / "00").mkdir(parents=True)
     (root / "staging" / "spool-123").write_bytes(b"{")

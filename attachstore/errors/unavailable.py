@@ -69,8 +69,9 @@ class StoreForeignError(UnavailableError):
 
     code = "store-foreign"
     what = "the directory is not an attachstore store: {reason}"
-    mend = "Give an empty or new directory, or the path of a store."
+    mend = "{hint}"
     reason: str
+    hint: str = "Give an empty or new directory, or the path of a store."
 
 
 class StoreVersionError(UnavailableError):
