@@ -38,6 +38,8 @@ from attachstore.objects.intake_file import IntakeFile, Record, fits, room_for
 from attachstore.promise import Promise
 
 _RETRY_S = 1.0
+_IDLES_MAX = 8
+"""So long at most do objects wait. Others find them more slowly the more there are."""
 _log = logging.getLogger("attachstore")
 
 Objects = Iterable[tuple[Digest, bytes]]
@@ -57,7 +59,7 @@ class IntakePolicy:
     """Objects that come alone get their files at once; of those that come within so many seconds
     of another, all but the first go through the intake. So a short command makes none."""
     idle_s: float = 0.25
-    """When nothing has come for so long, all get their files."""
+    """When nothing has come for so long, all get their files; after eight times that anyway."""
     file_bytes: int = 8 << 20
     """Of one intake file; there are two at most, and one that is kept for later."""
 
@@ -110,7 +112,7 @@ class Intake:
         self._full: _Filling | None = None
         self._spare: _Filling | None = None
         self._thread: threading.Thread | None = None
-        self._last_s = float("-inf")
+        self._first_s = self._last_s = float("-inf")
         self._usable = True
         self._closed = False
 
@@ -158,7 +160,10 @@ class Intake:
             filling = self._filling_for(len(data)) if is_burst else None
             if filling is None:
                 return None
-            filling.records[digest] = filling.file.append(digest, data)
+            record = filling.file.append(digest, data)
+            if not filling.records:
+                self._first_s = self._last_s
+            filling.records[digest] = record
         touched[:] = [it for it in touched if it[0] is not filling]
         touched.append((filling, filling.file.position))
         return not known
@@ -333,8 +338,9 @@ class Intake:
             return None
         if self._active.file.room_bytes < self._active.file.size_bytes // 2:
             return 0
-        idle_s = self._policy.idle_s - (time.monotonic() - self._last_s)
-        return None if idle_s == float("inf") else max(0.0, idle_s)
+        idle_s = self._policy.idle_s
+        due_s = min(self._last_s + idle_s, self._first_s + _IDLES_MAX * idle_s)
+        return None if due_s == float("inf") else max(0.0, due_s - time.monotonic())
 
     def close(self) -> None:
         """Leave plain files only. Safe to repeat.

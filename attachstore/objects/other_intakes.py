@@ -15,22 +15,26 @@ from attachstore.disk import Disk, is_regular, leads_to, read_all, storage_error
 from attachstore.errors import AttachstoreError
 from attachstore.lock import FileLock
 from attachstore.objects.intake import OBJECT_BYTES_LIMIT, Objects
-from attachstore.objects.intake_file import SUFFIX, Read, Record, records
+from attachstore.objects.intake_file import SUFFIX, Front, Read, Record, front_of, records
 
 _BATCH_BYTES = 4 << 20
+_SEEN_MAX = 65_536
+"""Records kept in mind: some 500 bytes each."""
 
 
 class OtherIntakes:
     """The files in the intake directory but those that `is_own` claims.
 
-    Keeps nothing in mind: a living writer may put another record into the place of one that it
-    failed to write. A look costs a read for each record there is. Thread-safe.
+    Where a record was seen is kept in mind as a hint, which is looked up first: a living writer may
+    have put another one there. Without a good one a look costs a read for each record there is.
+    Thread-safe.
     """
 
     def __init__(self, disk: Disk, directory: Path, is_own: Callable[[Path], bool]) -> None:
         self._disk = disk
         self._directory = directory
         self._is_own = is_own
+        self._seen: dict[Digest, tuple[Path, Front, Record]] = {}
 
     def exist(self) -> bool:
         """Whether there are any."""
@@ -38,9 +42,15 @@ class OtherIntakes:
 
     def read(self, digest: Digest) -> tuple[Path, bytes] | None:
         """The object's bytes, hashed, and the file they lie in; None if none has them."""
+        if seen := self._seen.get(digest):
+            path, front, record = seen
+            with self._opened(path) as read:
+                data = _bytes_of(read, record) if front_of(read) == front else None
+            if data is not None:
+                return path, data
         for path in self._paths():
             with self._opened(path) as read:
-                for record in records(read):
+                for record in self._records(path, read):
                     data = _bytes_of(read, record) if record.digest == digest else None
                     if data is not None:
                         return path, data
@@ -73,10 +83,20 @@ class OtherIntakes:
         for path in paths:
             try:
                 with self._opened(path) as read:
-                    found |= {record.digest: (path, record) for record in records(read)}
+                    found |= {it.digest: (path, it) for it in self._records(path, read)}
             except AttachstoreError as error:
                 failures.append(error)
         return found
+
+    def _records(self, path: Path, read: Read) -> Iterator[Record]:
+        """The file's records, each kept in mind."""
+        front = front_of(read)
+        for record in records(read):
+            if front is not None:
+                if len(self._seen) >= _SEEN_MAX:
+                    self._seen.clear()
+                self._seen[record.digest] = path, front, record
+            yield record
 
     def replay(
         self,

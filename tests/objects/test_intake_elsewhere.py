@@ -25,7 +25,7 @@ from attachstore.objects.intake import IntakePolicy
 from attachstore.objects.intake_backend import IntakeBackend
 from attachstore.objects.store import CommitOutcome, ObjectStore
 from attachstore.threads import CancelFlag
-from tests.faults import FailingDisk
+from tests.faults import FailingDisk, RecordingDisk
 from tests.objects.intakes import NEVER_S, backend_of, intake_files, opened
 from tests.objects.samples import (
     DATA,
@@ -53,6 +53,30 @@ def test_another_handle_finds_what_is_still_in_the_intake(root: Path) -> None:
         assert entry.path.startswith("intake/")
         assert other.verify(DIGEST).error is None
         assert other.differences(promised) == ()
+
+
+def test_what_has_been_listed_is_found_at_one_look(root: Path) -> None:
+    """A scan reads all of them: it must not look through all records for each."""
+    contents = [b"%d" % number for number in range(100)]
+    disk = RecordingDisk(root, methods={"read_into"})
+    with opened(root) as writer, opened(root, disk, intake=False) as other:
+        for data in contents:
+            writer.commit(attachment(data))
+        assert len([*other.digests()]) == len(contents)
+        calls = set[int]()
+        for data in contents:
+            disk.trace.clear()
+            assert other.read(reference(data)) == data
+            calls.add(len(disk.trace))
+
+        assert max(calls) <= 4
+
+        backend_of(writer)._own.drain()
+        writer.commit(attachment(OTHER))  # where the first was, in another filling of the file
+        assert other.read(reference(contents[0])) == contents[0]
+        object_path(root, contents[1]).unlink()
+        with pytest.raises(ObjectMissingError):
+            other.read(reference(contents[1]))
 
 
 def test_rot_before_a_whole_record_is_told_to_who_only_reads(root: Path) -> None:

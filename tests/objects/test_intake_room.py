@@ -1,8 +1,9 @@
-"""An intake's file is written ahead of its records: how far, and what if that cannot be done."""
+"""How far an intake's file is written ahead of its records, and how long records stay in it."""
 
 from __future__ import annotations
 
 import errno
+import time
 from pathlib import Path
 
 from attachstore.objects.intake import IntakePolicy
@@ -41,3 +42,17 @@ def test_where_a_file_cannot_be_written_ahead_objects_get_files_at_once(root: Pa
         assert store.commit(attachment(large)).outcome is CommitOutcome.STORED
 
         assert object_path(root, large).exists()
+
+
+def test_objects_get_their_files_though_more_come_without_a_pause(root: Path) -> None:
+    """Else a trickle would keep them in the intake until half a file is full."""
+    policy = IntakePolicy(burst_s=NEVER_S, idle_s=0.05)
+    with opened(root, intake=policy) as store:
+        store.commit(attachment(OTHER))
+        for number in range(2_000):
+            if object_path(root, OTHER).exists():
+                break
+            store.commit(attachment(b"%d" % number))
+            time.sleep(0.01)
+
+        assert object_path(root, OTHER).exists()
