@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SOAK_S = 300
 """How long `make proof` soaks; the page shows a longer one."""
@@ -20,6 +25,11 @@ class Scale:
     def pick(self, ci: int, proof: int) -> int:
         """The number for this scale."""
         return ci if self.ci else proof
+
+    def in_turn(self, items: Iterable[T], parts: int) -> list[T]:
+        """All; in a test run one of so many parts of them, in turn by the day."""
+        day = datetime.now(UTC).timetuple().tm_yday
+        return [it for number, it in enumerate(items) if not self.ci or not (number + day) % parts]
 
 
 @dataclass(frozen=True, slots=True)

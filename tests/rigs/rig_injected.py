@@ -31,7 +31,7 @@ PROCESSES = 2
 """At full scale; a test has one of the two processors that CI has."""
 TRIES = 5
 """Of a run whose injection did not land, because threads took another turn."""
-CI_RUNS = 90
+CI_RUNS = 70
 PROOF_RUNS = 3_400
 
 KILL = "signal=SIGKILL"

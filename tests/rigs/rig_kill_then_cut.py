@@ -30,6 +30,7 @@ from tests.rigs.tracing import Call, Tracer
 
 _CAP_CI, _CAP_PROOF = 1, 11
 _KILLS_CI, _KILLS_PROOF = 1, 12
+_TURNS = 2
 """Of each workload."""
 
 
@@ -38,7 +39,7 @@ def run(scale: Scale, names: Iterable[str] = SUBJECTS) -> Figures:
     started = time.monotonic()
     tally = Tally()
     kills: dict[str, int] = {}
-    chosen, progress = list(names), Progress(scale, "workloads")
+    chosen, progress = scale.in_turn(names, _TURNS), Progress(scale, "workloads")
     with memory_directory() as place, Tracer(place) as tracer:
         for name in chosen:
             kills[name] = kill_one(

@@ -30,6 +30,7 @@ from tests.rigs.tracing import Tracer
 
 _CAP_CI, _CAP_PROOF = 2, 700
 _CAP_CREATION_CI, _CAP_CREATION_PROOF = 2, 8
+_TURNS = 2
 """Making a store syncs 260 times, so it has 260 moments."""
 
 
@@ -38,7 +39,7 @@ def run(scale: Scale, names: Iterable[str] = SUBJECTS) -> Figures:
     started = time.monotonic()
     tally = Tally()
     states: dict[str, int] = {}
-    chosen, progress = list(names), Progress(scale, "workloads")
+    chosen, progress = scale.in_turn(names, _TURNS), Progress(scale, "workloads")
     with memory_directory() as place, Tracer(place) as tracer:
         for name in chosen:
             before = tally.states

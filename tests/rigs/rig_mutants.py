@@ -20,7 +20,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.rigs.detectors import Detectors, failing_test, tests_reaching
@@ -60,7 +59,8 @@ def run(scale: Scale) -> Figures:
     known = remembered()
     chosen = [site for site in sites() if site.id not in ARGUED]
     if scale.ci:
-        chosen = _in_turn([it for it in chosen if known.get(it.id, "").startswith("cut")])
+        cuts = [it for it in chosen if known.get(it.id, "").startswith("cut")]
+        chosen = scale.in_turn(cuts, _TURNS)
     unnoticed: list[str] = []
     by_kind: Counter[str] = Counter()
     progress = Progress(scale, "sites")
@@ -93,11 +93,6 @@ def run(scale: Scale) -> Figures:
 def remembered() -> dict[str, str]:
     """Site to the detector that noticed it."""
     return json.loads(KNOWN.read_text()) if KNOWN.exists() else {}
-
-
-def _in_turn(chosen: Sequence[Site]) -> list[Site]:
-    day = datetime.now(UTC).timetuple().tm_yday
-    return [site for number, site in enumerate(chosen) if (number + day) % _TURNS == 0]
 
 
 class Search:
